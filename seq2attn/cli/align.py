@@ -43,7 +43,7 @@ def align(
 
     corpus = None
     if source is not None and target is not None:
-        corpus = PlainTextConfig(source=source, target=target, alignment=gold)
+        corpus = PlainTextConfig.of_files(source, target, alignment=gold)
     elif (source, target, gold) != (None, None, None):
         raise UserError("give --source and --target together")
     if select_head:

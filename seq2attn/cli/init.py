@@ -45,14 +45,15 @@ def init(
 
     if dev_source is None or dev_target is None:
         raise UserError(NO_DEV_SET)
-    num_pairs = _num_pairs(source, target)
-    _num_pairs(dev_source, dev_target)
+    num_pairs, num_characters = _count(source, target)
+    _count(dev_source, dev_target)
     text = starter_config(
         output,
         train=(source, target),
         dev=(dev_source, dev_target),
         run_dir=run_dir or Path("runs", output.stem),
         num_pairs=num_pairs,
+        num_characters=num_characters,
     )
     content = text.encode()
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -71,12 +72,15 @@ def init(
     typer.echo(f"{output}: a config for {num_pairs:,} pairs; next: seq2attn train {output}")
 
 
-def _num_pairs(source: Path, target: Path) -> int:
-    """The number of pairs of two files. Raises DataError when they cannot be read, or are not parallel."""
+def _count(source: Path, target: Path) -> tuple[int, int]:
+    """Pairs and distinct characters of two files. Raises DataError when they cannot be read, or are not parallel."""
     from seq2attn.data.readers import PlainTextConfig
     from seq2attn.errors import DataError
 
-    num_pairs = sum(1 for _ in PlainTextConfig(source=source, target=target).pairs())
+    num_pairs, characters = 0, set[str]()
+    for pair in PlainTextConfig.of_files(source, target).pairs():
+        num_pairs += 1
+        characters.update(*pair)
     if num_pairs == 0:
         raise DataError(f"{source}: is empty")
-    return num_pairs
+    return num_pairs, len(characters)

@@ -49,5 +49,5 @@ def score(
     if to is not None:
         pair = translate_into(*pair, to)
     check_tag(pair[0], tag)
-    corpus = PlainTextConfig(source=source, target=target, tag=tag)
+    corpus = PlainTextConfig.of_files(source, target, tag=tag)
     score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token)

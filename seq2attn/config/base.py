@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     create_model,
@@ -66,7 +67,8 @@ def _expand_user(value: str | Path) -> Path:
         raise ValueError(f"is not a valid path: {error}") from None
 
 
-def _run_path(value: Any) -> Any:
+def run_path(value: Any) -> Any:
+    """The path of a run directory in a config. Raises ValueError for an empty one and for an unknown user after `~`."""
     if value == "":
         raise ValueError("is empty; give a folder, for example runs/my-run")
     return _expand_user(value) if isinstance(value, str | Path) else value
@@ -74,8 +76,19 @@ def _run_path(value: Any) -> Any:
 
 InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
 """A path to an input, relative to its YAML file, or else to the working directory."""
-RunPath = Annotated[Path, BeforeValidator(_run_path)]
+RunPath = Annotated[Path, BeforeValidator(run_path)]
 """A path to a run directory, relative to the working directory."""
+
+
+_INPUT_PATH: TypeAdapter[Path] = TypeAdapter(InputPath)
+
+
+def input_path(key: str, path: str | Path) -> Path:
+    """The path of an input at a key of a config, before the other fields are validated. Raises FieldError."""
+    try:
+        return _INPUT_PATH.validate_python(path)
+    except ValidationError as error:
+        raise FieldError(key, error.errors()[0]["msg"].removeprefix("Value error, ")) from None
 
 
 def to_list(value: Any) -> Any:

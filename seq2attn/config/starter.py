@@ -31,6 +31,8 @@ class StarterModel:
     reason: str
 
 
+ENTRIES_PER_CHARACTER, OTHER_ENTRIES = 2, 500
+"""Minimum size of a vocabulary: each character of the text is an entry, and subwords need as many again."""
 STARTER_MODELS: Sequence[StarterModel] = (
     StarterModel(20_000, 2_000, 256, 3, 4, 1024, 0.2, 1e-3, "small vocabulary: each token occurs often"),
     StarterModel(100_000, 5_000, 256, 3, 4, 1024, 0.1, 1e-3, "sizes as configs/multi30k, for 29,000 pairs"),
@@ -54,7 +56,7 @@ data:                             # UTF-8, one sentence per line, not tokenized;
   #   news: {{kind: plain, source: news.src, target: news.trg}}
   filters: {{max_length: 128, max_length_ratio: 3}}   # training pairs with more tokens on a side are left out
 tokenizer:
-  joint: {{kind: bpe, vocab_size: {vocab_size}}}    # one vocabulary for both languages
+  joint: {{kind: bpe, vocab_size: {vocab_size}}}    # one vocabulary for the text of both languages{size_reason}
 model:
   embeddings: {{dim: {dim}, tie: all, dropout: {dropout}}}   # one table for source, target and output
   encoder: {{kind: transformer, layers: {layers}, heads: {heads}, ffn_dim: {ffn_dim}, dropout: {dropout}}}
@@ -83,15 +85,28 @@ def starter_model(num_pairs: int) -> StarterModel:
 
 
 def starter_config(
-    output: Path, *, train: tuple[Path, Path], dev: tuple[Path, Path], run_dir: Path, num_pairs: int
+    output: Path,
+    *,
+    train: tuple[Path, Path],
+    dev: tuple[Path, Path],
+    run_dir: Path,
+    num_pairs: int,
+    num_characters: int,
 ) -> str:
-    """The YAML of a config at `output`, for the source and target files of training and dev text."""
+    """The YAML of a config at `output`, for the source and target files of training and dev text.
+
+    `num_characters` is the number of distinct characters of the training text, thousands in Chinese and Japanese.
+    """
     model = starter_model(num_pairs)
+    vocab_size = max(model.vocab_size, ENTRIES_PER_CHARACTER * num_characters + OTHER_ENTRIES)
+    size_reason = "" if vocab_size == model.vocab_size else f", which has {num_characters:,} characters"
     source, target, dev_source, dev_target = (
-        _quoted(str(path) if path.is_absolute() else os.path.relpath(path, output.parent)) for path in (*train, *dev)
+        _quoted(str(path) if path.is_absolute() else os.path.relpath(path, output.parent))
+        for path in map(Path.expanduser, (*train, *dev))
     )
     return TEMPLATE.format(
-        **vars(model),
+        **vars(model) | {"vocab_size": vocab_size},
+        size_reason=size_reason,
         name=output.name,
         pairs=num_pairs,
         run_dir=_quoted(str(run_dir)),

@@ -116,6 +116,7 @@ def prepare(
         "tests": _test_fingerprints(data, text),
         "corpora": [asdict(part) for part in parts],
         "references": _save_references(data.dev, folder),
+        "kept_tokenizers": keep_tokenizers,
     }
     write_json(folder / PREPARED, {"format": FORMAT_VERSION, **prepared})
     return load_prepared(folder)
@@ -204,7 +205,9 @@ def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig, *, keep
         if any(one.vocabulary != other.vocabulary for one, other in pairs):
             return False
     content = read_object(folder / PREPARED, PREPARE_HINT)
-    return content.get("format") == FORMAT_VERSION and content.get("fingerprint") == _fingerprint(data, text)
+    has_tokenizers = keep_tokenizers or not content.get("kept_tokenizers")  # else they are of another text
+    is_same = content.get("format") == FORMAT_VERSION and content.get("fingerprint") == _fingerprint(data, text)
+    return is_same and has_tokenizers
 
 
 def _fingerprint(data: DataConfig, text: TokenizersConfig) -> str:

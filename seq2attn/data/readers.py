@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, ValidationError
 
 from seq2attn.config.base import Config, InputPath
 from seq2attn.data.word_alignment import WordAlignment, parse_pharaoh
@@ -49,6 +49,23 @@ class PlainTextConfig(_CorpusConfig):
 
     references: tuple[InputPath, ...] = ()
     """Further translations of each line, for the dev set and test sets: all count in the scores."""
+
+    @classmethod
+    def of_files(
+        cls,
+        source: Path,
+        target: Path,
+        *,
+        references: Sequence[Path] = (),
+        alignment: Path | None = None,
+        tag: str | None = None,
+    ) -> Self:
+        """The corpus of files that a command names. Raises DataError for a path that is not valid."""
+        try:
+            return cls(source=source, target=target, references=tuple(references), alignment=alignment, tag=tag)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise DataError(f"{first['input']}: {first['msg'].removeprefix('Value error, ')}") from None
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -29,6 +29,8 @@ def copy_tokenizers(data: DataConfig, text: TokenizersConfig, run: Path, folder:
             )
         if side == "source":
             check_tags(data, tokenizer, run)
+        if isinstance(tokenizer, TaggedTokenizer):
+            tokenizer = _with_tags(tokenizer.tokenizer, tokenizer.tags, data)
         shutil.rmtree(folder / side, ignore_errors=True)
         with_direction(tokenizer, right_to_left=text.is_reversed(side)).save(folder / side)
     log(f"tokenizers: those of {run}")
@@ -55,8 +57,8 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
         description = f"{name}: {config.kind}, {vocab_size:,} entries"
         if vocab_size < requested_size:
             description += f" (fewer than `vocab_size: {requested_size}`: the text has no more)"
-        if data.tags and "source" in sides:
-            tokenizer = TaggedTokenizer(tokenizer, data.tags, all(corpus.tag for corpus in data.train))
+        if data.tags and ("source" in sides or text.shares_vocabulary):
+            tokenizer = _with_tags(tokenizer, data.tags, data)
             description += f", and the tags {' '.join(data.tags)}"
         for side in sides:
             shutil.rmtree(folder / side, ignore_errors=True)
@@ -69,3 +71,7 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
     else:
         train(source, lines(0), "source")
         train(target, lines(1), "target")
+
+
+def _with_tags(tokenizer: Tokenizer, tags: tuple[str, ...], data: DataConfig) -> TaggedTokenizer:
+    return TaggedTokenizer(tokenizer, tags, required=all(corpus.tag for corpus in data.train))

@@ -124,8 +124,8 @@ def test_sets(
     if source is not None:
         # Its report must not replace that of a set of the config.
         name = source.name + "_" * any(source.name in experiment.data.test for experiment in experiments)
-        more = tuple(references[1:])
-        return {name: PlainTextConfig(source=source, target=references[0], references=more, tag=tag)}
+        first, *others = references
+        return {name: PlainTextConfig.of_files(source, first, references=others, tag=tag)}
     if tag is not None:
         raise UserError("--tag is for --source; the test sets of the config have their own: `data.test.NAME.tag`")
     sets: dict[str, CorpusConfig] = {}

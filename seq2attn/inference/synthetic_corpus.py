@@ -101,7 +101,7 @@ class SyntheticCorpus:
         if self.to is not None:
             translator = translator.with_target_language(self.to)
         check_tag(translator.source, self.tag)
-        check_regular(PlainTextConfig(source=self.text, target=self.text))
+        check_regular(PlainTextConfig.of_files(self.text, self.text))
         num_lines = sum(1 for _ in read_lines(self.text))
         settings = {
             "format": FORMAT_VERSION,

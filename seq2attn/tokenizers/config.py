@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from seq2attn.config.base import Config, FieldError, RunPath
+from seq2attn.config.base import Config, FieldError, RunPath, run_path
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
 from seq2attn.io.files import read_bytes, read_object
@@ -115,7 +115,7 @@ class TokenizersConfig(Config):
             return data
         if isinstance(run, str) and is_of_run(run):
             raise FieldError("run_dir", "the settings of its tokenizers are missing, which the config of a run has")
-        return {**data, **_read_sides(Path(run))}
+        return {**data, **_read_sides(run_path(run))}
 
     @property
     def is_joint(self) -> bool:

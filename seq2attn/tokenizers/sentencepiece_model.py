@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
-from seq2attn.config.base import Config, FieldError, InputPath
+from seq2attn.config.base import Config, FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import read_bytes, read_object, sha256_json, sha256_of
@@ -28,7 +28,6 @@ from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
 FILE_HINT = "take the file that belongs to the model"
-_INPUT_PATH: TypeAdapter[Path] = TypeAdapter(InputPath)
 _LEADING_TAG = re.compile(r"\s*(>>\S+<<)")
 _LANGUAGE_TAG = re.compile(r">>(\S+)<<|__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})")
 """Tags of OPUS-MT, M2M100, and NLLB or mBART, with the name of their language as a group."""
@@ -96,7 +95,7 @@ def fill_in_digest(data: Any, *keys: str) -> Any:
 
 def _file_digest(key: str, path: str | Path) -> str:
     try:
-        return sha256_of(_INPUT_PATH.validate_python(path))
+        return sha256_of(input_path(key, path))
     except OSError as error:
         raise FieldError(key, f"{path} cannot be read ({error.strerror})") from None
 

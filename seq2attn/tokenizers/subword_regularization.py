@@ -13,8 +13,9 @@ from itertools import accumulate, pairwise
 from math import exp, inf, log
 from random import Random
 
-CACHE_SIZE = 2**17
-"""Maximum number of words whose segmentations are cached."""
+CACHE_SIZE, MAX_CACHED_LENGTH = 2**17, 20
+"""Maximum number of words whose segmentations are cached, and of their characters: without spaces a sentence is a word,
+and does not occur again."""
 UNKNOWN_PENALTY = 10.0
 """Score of an unknown character below that of the worst subword (SentencePiece's value)."""
 
@@ -54,7 +55,8 @@ class UnigramSampler:
 
     def segment(self, word: str, random: Random) -> list[str]:
         """The subwords of a word; unknown characters stay single."""
-        lattice, end, subwords = self._cached_lattice(word), len(word), list[str]()
+        lattice = (self._cached_lattice if len(word) <= MAX_CACHED_LENGTH else self._lattice)(word)
+        end, subwords = len(word), list[str]()
         while end:
             starts, cumulative = lattice[end]
             start = starts[min(bisect(cumulative, random.random()), len(starts) - 1)]

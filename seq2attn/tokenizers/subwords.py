@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from signal import SIGKILL
 from subprocess import PIPE, Popen
 from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal
@@ -60,6 +61,12 @@ class _SubwordsConfig(NormalizeConfig):
             "minloglevel": 2,
         }
         code, model, messages = _run_trainer(options, (line for line in map(self.normalize, lines) if line))
+        if code < 0:
+            reason = ", often for want of memory" if code == -SIGKILL else ""
+            raise DataError(
+                f"the training of subwords was ended by signal {-code}{reason}; train them in a run with less text, and"
+                " name that in `tokenizer.run_dir`"
+            )
         if code:
             raise self._error(messages.decode(errors="replace"))
         return model

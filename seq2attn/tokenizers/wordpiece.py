@@ -17,9 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, model_validator
+from pydantic import model_validator
 
-from seq2attn.config.base import Config, FieldError, InputPath
+from seq2attn.config.base import Config, FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
@@ -43,7 +43,7 @@ def check_dependency() -> None:
 
 def resolve_folder(path: str | Path) -> Path:
     """The absolute folder of a path in a config. Raises FieldError if it does not exist."""
-    folder: Path = TypeAdapter(InputPath).validate_python(path)
+    folder = input_path("path", path)
     if not folder.is_dir():
         raise FieldError("path", f"there is no folder {folder}; expected that of a BERT checkpoint")
     return folder

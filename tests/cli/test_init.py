@@ -10,6 +10,7 @@ from seq2attn.config.load import load
 from seq2attn.config.starter import STARTER_MODELS, starter_config, starter_model
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.build import dry_run_summary
+from seq2attn.tokenizers.config import load_tokenizer
 from tests.cli.conftest import write_lines, write_toy
 
 TEXT = ("text/train.de", "text/train.en", "--dev-source", "text/dev.de", "--dev-target", "text/dev.en")
@@ -24,13 +25,34 @@ def test_its_paths_are_those_of_the_command_line(tmp_path, invoke):
     assert config.run_dir == Path("runs/mine")
 
 
+def test_a_path_in_the_home_folder(tmp_path, invoke, monkeypatch):
+    write_toy(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "text"))
+    home = [part.replace("text/", "~/") for part in TEXT]
+    invoke("init", *home, "-o", "configs/mine.yaml")
+    files = load(tmp_path / "configs/mine.yaml", ExperimentConfig, check_files=True).data.train[0].files
+    assert files == (tmp_path / "text/train.de", tmp_path / "text/train.en")
+
+
+def test_a_text_of_many_characters_has_a_larger_vocabulary(tmp_path, invoke):
+    """As Chinese: by the number of pairs the vocabulary would have fewer entries than the text has characters."""
+    write_toy(tmp_path)
+    characters = [chr(0x4E00 + number) for number in range(2500)]
+    lines = ["".join(characters[start : start + 25]) for start in range(0, 2500, 25)]
+    write_lines(tmp_path / "text/train.de", lines)
+    write_lines(tmp_path / "text/train.en", ["a b"] * len(lines))
+    invoke("init", *TEXT)
+    invoke("prepare", "my.yaml")
+    assert set(characters) < {*"".join(load_tokenizer(tmp_path / "runs/my/source").vocabulary.tokens)}
+
+
 @pytest.mark.parametrize("model", STARTER_MODELS, ids=lambda model: str(model.vocab_size))
 def test_each_size_has_a_model(model, tmp_path):
     pairs = int(min(model.max_pairs, 10**7))
     assert starter_model(pairs) is model
     paths = (tmp_path / "a b: [c].de", tmp_path / "1.0")  # which YAML would take for other than text
     output = tmp_path / "my.yaml"
-    text = starter_config(output, train=paths, dev=paths, run_dir=Path("runs/# 1"), num_pairs=pairs)
+    text = starter_config(output, train=paths, dev=paths, run_dir=Path("runs/# 1"), num_pairs=pairs, num_characters=99)
     output.write_text(text, encoding="utf-8")
     config = load(output, ExperimentConfig)
     assert config.data.train[0].files == paths and config.run_dir == Path("runs/# 1")
@@ -42,7 +64,7 @@ def test_each_size_has_a_model(model, tmp_path):
 def test_names_that_yaml_takes_for_other_than_text(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path, output = Path(name), Path("my.yaml")
-    text = starter_config(output, train=(path, path), dev=(path, path), run_dir=path, num_pairs=9)
+    text = starter_config(output, train=(path, path), dev=(path, path), run_dir=path, num_pairs=9, num_characters=9)
     output.write_text(text, encoding="utf-8")
     config = load(output, ExperimentConfig)
     assert config.run_dir == path and config.data.dev.files == (tmp_path / name, tmp_path / name)
@@ -50,7 +72,9 @@ def test_names_that_yaml_takes_for_other_than_text(name, tmp_path, monkeypatch):
 
 def test_what_is_commented_out_is_right_as_well(tmp_path):
     path = tmp_path / "train.txt"
-    text = starter_config(tmp_path / "my.yaml", train=(path, path), dev=(path, path), run_dir=path, num_pairs=9)
+    text = starter_config(
+        tmp_path / "my.yaml", train=(path, path), dev=(path, path), run_dir=path, num_pairs=9, num_characters=9
+    )
     text = text.replace("  # test:", "  test:").replace("  #   news", "    news")
     commented = text.partition("  # An RNN")[2].splitlines()[1:4]
     lines = [line.replace("  # ", "  ", 1) for line in commented]

@@ -90,6 +90,19 @@ class TestOptions:
         assert mistake("translate", toy.run, "-i", "in.de", "-o", "out.en") == message
         assert not list(tmp_path.iterdir())
 
+    def test_a_path_that_is_not_valid(self, mistake, toy: Toy, tmp_path: Path) -> None:
+        (tmp_path / "loop").symlink_to("loop")
+        dev = ("--dev-source", "a", "--dev-target", "b")
+        for name, reason in (("~nobody-here/a", "Could not determine home directory"), ("loop", "Symlink loop")):
+            for command_ in (
+                ("init", name, "a", *dev),
+                ("evaluate", toy.run, "--source", name, "--reference", "a"),
+                ("score", toy.run, "--source", name, "--target", "a"),
+                ("align", toy.run, "--source", name, "--target", "a"),
+                ("distill", toy.run, "--source", name, "-o", "out"),
+            ):
+                assert mistake(*command_).startswith(f"error: {name}: is not a valid path: {reason}")
+
     def test_evaluate_and_average(self, mistake, toy: Toy) -> None:
         assert mistake("evaluate", toy.run, "--source", "a.de") == "error: give --source and --reference together\n"
         assert "a.gif: cannot draw a `.gif` file" in mistake("evaluate", toy.run, "--plot", "a.gif")

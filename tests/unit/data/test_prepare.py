@@ -154,6 +154,9 @@ def test_tokenizers_can_be_kept(tmp_path: Path, data: DataConfig) -> None:
     assert second.source.vocabulary == first.source.vocabulary and len(second.train.corpus) == 1
     with pytest.raises(RunError, match=r"source/tokenizer.json: cannot be read"):
         prepare(data, JOINT, tmp_path / "empty", print, keep_tokenizers=True)
+    for _ in range(2):  # a training from the beginning has tokenizers of its text
+        third = prepare(other, JOINT, tmp_path / "run", print)
+    assert third.source.vocabulary != first.source.vocabulary
 
 
 def test_segmentation_of_epochs_depends_on_seed_and_epoch(tmp_path: Path, data: DataConfig) -> None:

@@ -206,3 +206,29 @@ def test_a_dumped_config_is_loaded_unchanged(tmp_path: Path, train: Any) -> None
     if len(first.data.train) == 1:  # one corpus is a mapping, of which a key can be set
         other = load(tmp_path / "again.yaml", ExperimentConfig, ["data.train.path=/other.tsv"])
         assert other.data.train[0].files == (Path("/other.tsv"),)
+
+
+def test_a_vocabulary_that_both_sides_share_has_the_tags_on_both(tmp_path: Path) -> None:
+    """With tied embeddings, tables of different sizes would end the training."""
+    model = BPETokenizerConfig(vocab_size=280).train(word for pair in numbered("a", 9) for word in pair).model
+    (tmp_path / "spm.model").write_bytes(model)
+    side = {"kind": "sentencepiece", "path": tmp_path / "spm.model"}
+    text = TokenizersConfig.model_validate({"source": side, "target": side})
+    data = data_config(tmp_path, corpus(tmp_path, "a", numbered("a", 9), tag="news"))
+    prepared = prepare(data, text, tmp_path / "run", print)
+    assert prepared.source.vocabulary == prepared.target.vocabulary and prepared.source.encode("<news>")
+
+
+@pytest.mark.parametrize("tags", [("news", None), (None, "news"), ("news", "news")])
+def test_tags_of_another_run_are_required_if_all_text_has_one(
+    tmp_path: Path, tags: tuple[str | None, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first = corpus(tmp_path, "a", numbered("a", 9), tag="news")
+    more = corpus(tmp_path, "b", numbered("b", 9), **({"tag": tags[0]} if tags[0] else {}))
+    prepare(data_config(tmp_path, first, more), TokenizersConfig(joint=WordTokenizerConfig()), tmp_path / "one", print)
+    options = {"tag": tags[1]} if tags[1] else {}
+    data = data_config(tmp_path, corpus(tmp_path, "a", numbered("a", 9), **options))
+    text = TokenizersConfig.model_validate({"run_dir": "~/one"})
+    prepared = prepare(data, text, tmp_path / "two", print)
+    assert isinstance(prepared.source, TaggedTokenizer) and prepared.source.required == (tags[1] is not None)

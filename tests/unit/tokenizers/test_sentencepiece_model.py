@@ -9,7 +9,8 @@ from transformers import MarianTokenizer
 
 from seq2attn.config.load import load
 from seq2attn.engines.source_limit import SourceLimit
-from seq2attn.errors import DataError, RunError, UserError
+from seq2attn.errors import ConfigError, DataError, RunError, UserError
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
@@ -46,6 +47,13 @@ def test_pieces_are_those_of_marian(folder: Path, tmp_path: Path) -> None:
             " <unk> ", " <unk> "
         )
     assert not {*CONTROL_IDS} & {*ours.encode("<pad> </s> <s>")}  # text, and no special tokens
+
+
+def test_a_path_that_is_not_valid_has_its_place(tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("run_dir: r\ntokenizer: {joint: {kind: words}}\n")
+    override = "tokenizer.joint={kind: sentencepiece, path: ~nobody-here/x}"
+    with pytest.raises(ConfigError, match=r"<command line>:1:\d+: `tokenizer.joint.path`: is not a valid path"):
+        load(tmp_path / "my.yaml", ExperimentConfig, [override])
 
 
 def test_pieces_of_the_other_side_are_text(folder: Path) -> None:

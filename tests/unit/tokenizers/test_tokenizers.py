@@ -157,6 +157,27 @@ def shares(sampler: BPEDropoutSampler | UnigramSampler) -> dict[str, float]:
     return {segmentation: count / draws for segmentation, count in counts.items()}
 
 
+def test_a_killed_training_of_subwords_is_no_fault_of_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+    with pytest.raises(
+        DataError, match="ended by signal 9, often for want of memory; train them in a run with less text"
+    ):
+        BPETokenizerConfig(vocab_size=300).train(["a b"])
+
+
+def test_long_words_are_not_cached() -> None:
+    """In scripts without spaces they are sentences, which do not occur again."""
+    scores = dict.fromkeys("abcd", -1.0) | {"ab": -1.5, "cd": -1.5}
+    one, other = UnigramSampler(scores, 0.5), UnigramSampler(scores, 0.5)
+    for length in (20, 21):
+        word = ("abcd" * 6)[:length]
+        assert [one.segment(word, Random(n)) for n in range(9)] == [other.segment(word, Random(n)) for n in range(9)]
+        assert one._cached_lattice.cache_info().currsize == 1
+
+
 def test_probabilities_of_samples() -> None:
     scores = {"a": -1.0, "b": -2.0, "ab": -2.5, "c": -1.5, "bc": -3.0, "abc": -5.0}
     paths = {"a b c": -4.5, "ab c": -4.0, "a bc": -4.0, "abc": -5.0}
