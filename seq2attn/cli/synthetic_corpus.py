@@ -137,7 +137,7 @@ def _make(
     report = corpus.make([*map(RunDirectory, runs)], translator, search, config.data.filters, min_log_prob)
     files = {"source": str(corpus.folder.resolve() / SOURCE), "target": str(corpus.folder.resolve() / TARGET)}
     entry = {"kind": "plain", **files}
-    if corpus.side == "target":
-        entry["tag"] = BACK_TRANSLATION_TAG
+    if tag := BACK_TRANSLATION_TAG if corpus.side == "target" else corpus.tag:
+        entry["tag"] = tag
     print(f"{corpus.folder}: {report}", file=sys.stderr)
     print(f"in `data.train`: {json.dumps(entry, ensure_ascii=False)}", file=sys.stderr)

@@ -24,9 +24,24 @@ MANIFEST_FILE = "manifest.json"
 
 def check_replaceable(folder: Path) -> None:
     """Raises UserError when `folder` has something other than an export, or the working directory."""
-    if folder.exists() and not (folder / MANIFEST_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: exists, and is not an exported model; give another folder, or move it away")
     check_not_working_dir(folder)
+    if not folder.exists():
+        return
+    exported = _exported_files(folder)
+    others = [folder] if not folder.is_dir() else [x for x in sorted(folder.rglob("*")) if not x.is_dir()]
+    if unknown := [path for path in others if path.relative_to(folder).as_posix() not in exported]:
+        reason = f"has {unknown[0].relative_to(folder)}, which was not exported" if exported else "is no exported model"
+        raise UserError(f"{folder}: exists, and {reason}; give another folder, or move it away")
+
+
+def _exported_files(folder: Path) -> set[str]:
+    """The files of an export by its manifest, with paths relative to the folder; none without a valid manifest."""
+    try:
+        header = read_object(folder / MANIFEST_FILE, "")
+    except RunError:
+        return set()
+    digests = header.get("digests") if "engine" in header else None
+    return {MANIFEST_FILE, MODEL_CARD_FILE, *digests} if isinstance(digests, dict) else set()
 
 
 def write_manifest(run: RunDirectory, target: ExportTarget, dtype: str, agreement: Any, folder: Path) -> None:
@@ -50,7 +65,10 @@ def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> Non
         raise RunError(f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}")
     if header.get("weights") != sha256_of(run.weights_path):
         raise RunError(f"{folder}: was made from other weights than {run.weights_path}; make it again: {fix}")
-    if header.get("digests") != _digests(folder):
+    digests = _digests(folder)
+    if others := sorted({*digests} - _exported_files(folder)):
+        raise RunError(f"{folder}: has {others[0]}, which was not exported; move it away")
+    if header.get("digests") != digests:
         raise RunError(f"{folder}: is corrupt: it does not hold what was exported to it; make it again: {fix}")
 
 

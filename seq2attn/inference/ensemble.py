@@ -11,7 +11,7 @@ from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translator import Translator
-from seq2attn.inference.unknown_words import check_replaceable
+from seq2attn.inference.unknown_words import check_replaces_unknown_words
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.ensemble import Ensemble, EnsembleSource
 from seq2attn.search.config import LengthsConfig
@@ -96,7 +96,7 @@ def load(
         run, device, engine=engine, export_dir=export_dir, precision=precision, allow_code=allow_code
     )
     if replace_unk:
-        check_replaceable(first.model, (first.source, first.target))
+        check_replaces_unknown_words(first.model, (first.source, first.target))
     members = [first]
     for other in ensemble:
         members.append(Translator.load(other, device, precision=precision, allow_code=allow_code))
@@ -115,7 +115,7 @@ def _check_member(member: Translator, run: Path, first: Translator, first_run: P
         raise RunError(f"{message}, which has another target vocabulary. {error}") from None
     if is_right_to_left(member.target) != is_right_to_left(first.target):
         raise RunError(f"{message}: one writes from left to right, the other from right to left")
-    if tags_of(member.source) != tags_of(first.source):
+    if {*tags_of(member.source)} != {*tags_of(first.source)}:
         tags = [", ".join(tags_of(one.source)) or "none" for one in (member, first)]
         raise RunError(f"{message}, which has other tags: {tags[1]}, not {tags[0]}")
     own, others = (getattr(one.source.config, "tag", None) for one in (member, first))

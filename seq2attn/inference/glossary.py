@@ -72,8 +72,12 @@ class Glossary:
 
     def find(self, text: str) -> list[Term]:
         """The target terms of the source terms in a text, each once; of overlapping source terms the longest."""
-        text = self.source.normalize(self.split_tag(text)[1])
-        return list(dict.fromkeys(self.terms[match[0]] for match in self._pattern.finditer(text)))
+        text, spans = self.source.normalize(self.split_tag(text)[1]), list[tuple[int, int]]()
+        matches = self._pattern.finditer(text, overlapped=True)
+        for start, end in sorted((match.span() for match in matches), key=lambda span: (span[0] - span[1], span)):
+            if all(end <= other_start or other_end <= start for other_start, other_end in spans):
+                spans.append((start, end))
+        return list(dict.fromkeys(self.terms[text[start:end]] for start, end in sorted(spans)))
 
     @cached_property
     def _pattern(self) -> regex.Pattern[str]:

@@ -126,7 +126,7 @@ def load_rerankers(
         _check_direction(run, folder, first)
         model, source, target = folder.load_model(resolve_device(device))
         expected = () if run.is_backward else tags_of(tokenizers[0])
-        if (tags := tags_of(source)) != expected:
+        if {*(tags := tags_of(source))} != {*expected}:
             known, wanted = (", ".join(one) or "none" for one in (tags, expected))
             raise UserError(f"{run}: its source has other tags than it would get: {known}, not {wanted}")
         _check_languages(run, (source, target), tokenizers[::-1] if run.is_backward else tokenizers)

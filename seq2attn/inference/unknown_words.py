@@ -22,7 +22,7 @@ from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizer
 
 
-def check_replaceable(model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+def check_replaces_unknown_words(model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
     """Raises UserError for a model without attention or from right to left, and for other tokenizers than `words`."""
     if cross_attention_weights(model, [((), ())])[0] is None:
         raise UserError("--replace-unk needs attention, and the decoder has none")
@@ -46,6 +46,7 @@ def replace_unknown_words(
     A source word with a term in the `glossary` gives that term.
     """
     source, target = tokenizers
+    words_and_tags = WordTokenizer(_plain(target).config, target.vocabulary)  # a joint vocabulary has tags
     parts = [
         (ids, words) for line in lines for ids, words in zip(line.segments, _source_words(source, line), strict=True)
     ]
@@ -66,7 +67,7 @@ def replace_unknown_words(
         aligned = attention[-1].mean(0)[:, len(ids) - len(words) : len(ids)].argmax(1)  # without a tag
         unknown = [words[aligned[step]] for step, id in enumerate(one.tokens) if id == UNK]
         unknown = unknown if glossary is None else [*map(glossary.word, unknown)]
-        return replace(one, text=_plain(target).decode_with(one.tokens, unknown))
+        return replace(one, text=words_and_tags.decode_with(one.tokens, unknown))
 
     output = iter([with_text(one, *part) for one in each] for part, each in zip(parts, segments, strict=True))
     return [[next(output) for _ in line.segments] for line in lines]

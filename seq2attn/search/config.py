@@ -150,7 +150,7 @@ class SampleConfig(Config):
     """Divisor of the logits, before `top_k` and `top_p`: below 1 sharper, above 1 flatter."""
     top_k: PositiveInt | None = None
     """Sample from the k most likely tokens."""
-    top_p: float = Field(1.0, gt=0, le=1)
+    top_p: float = Field(1.0, ge=1e-6, le=1)
     """Sample from the smallest set of tokens that has this share of the probability (Holtzman et al. 2020)."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed of the samples."""

@@ -128,6 +128,15 @@ def test_each_part_of_a_long_line_is_reranked(invoke: Invoke, run: RunDirectory,
     assert split["score"] == pytest.approx(sum(part["score"] for part in parts) / 3, abs=1e-4)
 
 
+def test_the_order_of_tags_is_no_matter(invoke: Invoke, tmp_path: Path) -> None:
+    tags = "<2en>", "<2fr>"
+    one, two = (
+        without_unknown(untrained(tmp_path / name, tags=order)) for name, order in (("one", tags), ("two", tags[::-1]))
+    )
+    for option in ("--rerank", "--ensemble"):
+        assert invoke("translate", one.folder, "<2en> a few words", *NBEST, option, two.folder).out
+
+
 def test_tags_are_for_runs_of_the_same_direction(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     tagged = [without_unknown(untrained(tmp_path / name, tags=("<2en>",))) for name in ("one", "two")]
     same = "translate", tagged[0].folder, "<2en> a few words", *NBEST

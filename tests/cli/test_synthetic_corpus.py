@@ -194,7 +194,9 @@ def test_options_reach_the_translation(invoke: Invoke, tmp_path: Path, monkeypat
     search = ("--set", "search.lengths.min_length=2")
     cases = ((), ("--tag", "2en"), ("--ensemble", other), ("--batch-tokens", "77", "--precision", "bfloat16"))
     for number, options in enumerate(cases):
-        invoke("distill", run, "--source", "lines", "-o", f"out-{number}", *search, *options)
+        done = invoke("distill", run, "--source", "lines", "-o", f"out-{number}", *search, *options)
+        entry = json.loads(done.err.splitlines()[-1].removeprefix("in `data.train`: "))
+        assert entry.get("tag") == ("2en" if "--tag" in options else None)
         translated = invoke("translate", run, "-i", "lines", *search, *options).out.splitlines()
         if "--precision" not in options:  # whose results depend on the batches
             assert [text for _, text, _ in read(tmp_path / f"out-{number}")] == [*filter(None, translated)]

@@ -258,6 +258,13 @@ def test_samples_follow_the_seed_and_the_model():
     assert first != other
 
 
+def test_the_smallest_top_p_keeps_the_most_likely_token():
+    (field,) = [x for x in SampleConfig.model_fields["top_p"].metadata if hasattr(x, "ge")]
+    logits = torch.randn(2, 3, WORDS)
+    probabilities = Sampling(3, top_p=field.ge).probabilities(logits.log_softmax(-1))
+    assert (probabilities == torch.nn.functional.one_hot(logits.argmax(-1), WORDS)).all()
+
+
 def test_top_k_and_top_p_keep_the_most_likely_tokens():
     log_probs = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
     scores, generator = torch.zeros(1, 1), torch.Generator().manual_seed(0)

@@ -13,7 +13,7 @@ import torch
 from seq2attn.engines.agreement import SearchAgreement
 from seq2attn.engines.ctranslate2.target import CTranslate2Target
 from seq2attn.engines.export_run import export_run
-from seq2attn.engines.targets import TARGETS, get_target, load_exported_engine
+from seq2attn.engines.targets import TARGETS, check_manifest, get_target, load_exported_engine
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
@@ -128,10 +128,24 @@ def test_options_that_an_engine_lacks_have_their_default_in_verification_and_com
 def test_other_files_are_not_overwritten(run: RunDirectory, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    for path in (tmp_path / "mine", tmp_path / "lines.txt"):
-        with pytest.raises(UserError, match="is not an exported model"):
+    (tmp_path / "extension").mkdir()
+    (tmp_path / "extension" / "manifest.json").write_text('{"manifest_version": 3}')
+    for path in (tmp_path / "mine", tmp_path / "lines.txt", tmp_path / "extension"):
+        with pytest.raises(UserError, match="is no exported model"):
             export_run(run, TARGET, path)
-    assert (tmp_path / "mine" / "thesis.tex").exists()
+    assert (tmp_path / "mine" / "thesis.tex").exists() and (tmp_path / "extension" / "manifest.json").exists()
+    export_run(run, TARGET, tmp_path / "exported")
+    (tmp_path / "exported" / "README.md").write_text("Our card")
+    (tmp_path / "exported" / ".git").mkdir()
+    (tmp_path / "exported" / ".git" / "HEAD").touch()
+    with pytest.raises(UserError, match=r"has \.git/HEAD, which was not exported; give another folder"):
+        export_run(run, TARGET, tmp_path / "exported")
+    with pytest.raises(RunError, match=r"has \.git/HEAD, which was not exported; move it away"):
+        check_manifest(run, TARGET, tmp_path / "exported")
+    shutil.rmtree(tmp_path / "exported" / ".git")
+    check_manifest(run, TARGET, tmp_path / "exported")
+    (tmp_path / "exported" / "config.json").unlink()
+    export_run(run, TARGET, tmp_path / "exported")
 
 
 REFUSED = {

@@ -57,6 +57,21 @@ def test_terms_are_compared_as_the_tokenizers_normalize_them(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("das alte Haus am großen See", "W Y"),  # not `alte Haus`, which begins before the longest, nor `am` in it
+        ("das alte Haus am See", "W X Z"),
+        ("Haus am großen See am Haus am großen See", "Y Z"),
+    ],
+)
+def test_of_terms_that_overlap_the_longest_counts(tmp_path: Path, text: str, found: str) -> None:
+    (tmp_path / "terms").write_text("alte Haus\tX\nHaus am großen See\tY\nam\tZ\ndas\tW\n", encoding="utf-8")
+    tokenizers = TOKENIZERS[0], WordTokenizerConfig().train(["W X Y Z"])
+    terms = Glossary.load(tmp_path / "terms", tokenizers).find(text)
+    assert " ".join(term.text for term in terms) == found
+
+
+@pytest.mark.parametrize(
     ("translation", "is_met"), [("a teacher.", 1), ("teachers", 0), ("the headteacher", 0), ("老teacher好", 1)]
 )
 def test_a_term_is_met_by_whole_words(tmp_path: Path, translation: str, is_met: int) -> None:

@@ -6,9 +6,11 @@ import torch
 
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
+from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translator import Translator
-from seq2attn.inference.unknown_words import check_replaceable
+from seq2attn.inference.unknown_words import check_replaces_unknown_words, replace_unknown_words
 from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
@@ -80,8 +82,19 @@ def test_parts_of_a_long_line_have_their_own_words(tagged: bool, reverse: bool) 
     assert one.translate(f"{tag}Ann sun Bob star Dan", truncated).text == one.translate(f"{tag}Ann sun Bob star").text
 
 
+def test_a_translation_may_have_a_tag_of_a_joint_vocabulary() -> None:
+    target = TaggedTokenizer(WordTokenizerConfig().train(KNOWN), ("<2en>",))
+    one = translator("luong", target)
+    one.model.target_embedding = one.model.source_embedding  # of as many entries
+    tag, word = target.vocabulary.id("<2en>"), target.vocabulary.id("sun")
+    line = SourceLine.encode(one.source, "Ann sun", SEARCH.lengths, SourceLimit(99, ""))
+    ranked = [[[Hypothesis((tag, UNK, word), -1.0, -1.0)]]]
+    (((found,),),) = replace_unknown_words(one.model, (one.source, target), [line], ranked)
+    assert found.text in ("<2en> Ann sun", "<2en> sun sun")
+
+
 def test_a_model_that_writes_from_right_to_left_is_refused() -> None:
     one = translator("luong", WordTokenizerConfig().train(KNOWN))
-    check_replaceable(one.model, (one.source, one.target))
+    check_replaces_unknown_words(one.model, (one.source, one.target))
     with pytest.raises(UserError, match="writes from left to right"):
-        check_replaceable(one.model, (one.source, with_direction(one.target, right_to_left=True)))
+        check_replaces_unknown_words(one.model, (one.source, with_direction(one.target, right_to_left=True)))
