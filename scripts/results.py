@@ -30,6 +30,10 @@ def main() -> None:
     runs = {os.path.relpath(run, common): run for run in options.runs}  # such as small/seed-1
     reports = {name: reports_of(run) for name, run in runs.items()}
     sets = sorted(set.intersection(*({*report} for report in reports.values())))
+    for name in sets:
+        digests = [report[name]["digests"] for report in reports.values()]
+        if len({json.dumps([one["source"], one["references"]]) for one in digests}) > 1:
+            parser.error(f"`{name}` is another text in some runs; evaluate them together: seq2attn evaluate RUN...")
     if options.test and options.test not in sets:
         parser.error(f"--test {options.test}: the test sets of all runs are {', '.join(sets)}")
     heads = ["run", "parameters", "epochs", "minutes", *(f"BLEU {name}" for name in sets)]

@@ -32,6 +32,8 @@ from seq2attn.search.config import SearchConfig
 
 ENSEMBLE = "ensemble"
 """Folder of the reports of an ensemble, and their key for the origin of its weights."""
+AVERAGED = "averaged checkpoints"
+"""A setting of translations: the number of checkpoints whose mean the weights are."""
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another command that writes its reports."""
 
@@ -196,17 +198,17 @@ def _evaluate(
 
 
 def read_translations(
-    run: RunDirectory, test: EvaluationSet, options: Sequence[str] = ()
+    run: RunDirectory, test: EvaluationSet, arguments: Sequence[str]
 ) -> tuple[list[str], dict[str, Any]]:
     """The translations of a test set that `evaluate` wrote to a run, and the settings that they were made with.
 
-    `options` are those of `evaluate` for this set, for messages.
+    `arguments` are those of `evaluate` that make them, for messages.
 
     Raises RunError if there are none, if they are of another text or other weights, or if they were changed.
     """
     folder = run.folder / "evaluation"
     path, report = folder / f"{test.name}.txt", folder / f"{test.name}.json"
-    fix = f"make them: {shlex.join(['seq2attn', 'evaluate', str(run.folder), *options])}"
+    fix = f"make them: {shlex.join(['seq2attn', 'evaluate', *arguments])}"
     if not report.is_file() or not path.is_file():
         raise RunError(f"{run.folder}: has no translations of `{test.name}`; {fix}")
     lines, content = list(read_lines(path)), read_object(report, fix)
@@ -216,7 +218,10 @@ def read_translations(
     if run.weights_path.is_file() and content.get("model") != run.weights_origin():
         raise RunError(f"{path}: is a translation by other weights than those of the run; {fix}")
     search = {f"search.{key}": value for key, value in content.get("search", {}).items()}
-    return lines, {"engine": content.get("engine"), **search}
+    origin = content.get("model")
+    checkpoints = origin.get("checkpoints") if isinstance(origin, dict) else None
+    num_checkpoints = len(checkpoints) if isinstance(checkpoints, list) else None
+    return lines, {"engine": content.get("engine"), AVERAGED: num_checkpoints, **search}
 
 
 def write_reports(

@@ -163,13 +163,16 @@ class ExperimentFingerprints:
 def _input_files(experiment: ExperimentConfig) -> list[Path]:
     """The files beside the text that a training reads: tokenizers and weights of another run or of BERT, vectors.
 
-    Raises: RunError if `training.init_from` is no run.
+    Raises: RunError if `training.init_from` is no run, or a trial that is not finished.
     """
     model, init_from, run = experiment.model, experiment.training.init_from, experiment.tokenizer.run_dir
     runs, files = [run] if run else [], list[Path]()
     if init_from:
         initial = RunDirectory(init_from.run_dir)
         initial.check_exists()
+        if (initial.folder / TRIAL_FILE).is_file() and read_record(initial.folder) is None:
+            advice = 'finish it first (--set "trials=[...]" trains some trials alone)'
+            raise RunError(f"{initial.folder}: `training.init_from` is a trial that is not finished; {advice}")
         runs.append(initial.folder)
         files.append(initial.weights_path)
     files += [file for one in runs for side in ("source", "target") for file in sorted(one.glob(f"{side}/*"))]

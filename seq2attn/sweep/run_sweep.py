@@ -34,6 +34,7 @@ from seq2attn.sweep.record import (
     write_trial,
 )
 from seq2attn.sweep.worker import TERMINATE_GRACE_SECONDS
+from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
 
 EVALUATION_PARTS = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
@@ -131,7 +132,7 @@ def link_prepared_data(runs: Iterable[TrialRun], fingerprints: ExperimentFingerp
     """
     shared: dict[str, Path] = {}
     for run in runs:
-        if (run.folder / PREPARED).is_file():
+        if (run.folder / PREPARED).is_file() or checkpoint_folders(run.folder):  # `train` prepares a trained one again
             continue
         experiment = run.experiment
         fingerprint = fingerprints.text_fingerprint(experiment)

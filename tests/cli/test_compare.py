@@ -24,13 +24,17 @@ def folder(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in RUNS:
         shutil.copytree(toy.run, folder / name)
     for name, old, new in (("c", "seed: 1", "seed: 2"), ("b", "max_length: 256", "max_length: 6")):
-        config = folder / name / "config.yaml"
-        before, found, after = config.read_text(encoding="utf-8").rpartition(old)
-        assert found
-        config.write_text(before + new + after, encoding="utf-8")
+        edit_config(folder / name, old, new)
     for name in RUNS:
         invoke_in(folder, "evaluate", name, "--metric", "bleu", "--metric", "chrf", "--metric", "ter")
     return folder
+
+
+def edit_config(run: Path, old: str, new: str) -> None:
+    """Replace the last `old` in the config of a run."""
+    before, found, after = (run / "config.yaml").read_text(encoding="utf-8").rpartition(old)
+    assert found
+    (run / "config.yaml").write_text(before + new + after, encoding="utf-8")
 
 
 def compared(folder: Path, *options: str) -> Any:
@@ -135,14 +139,25 @@ def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> Non
     assert "two or more different run directories" in invoke("compare", "a", "a", code=2).err
     write_lines(tmp_path / "new", ["alt", "neu"])
     error = invoke("compare", "a", "b", "--source", "new", "--reference", "new", code=2).err
-    command = "seq2attn evaluate a --source new --reference new"
+    command = "seq2attn evaluate a b --source new --reference new"
     assert error == f"error: a: has no translations of `new`; make them: {command}\n"
     invoke("average", "b", "--last", 1)
     error = invoke("compare", "a", "b", code=2).err
     assert error == (
         "error: b/evaluation/short.txt: is a translation by other weights than those of the run;"
-        " make them: seq2attn evaluate b\n"
+        " make them: seq2attn evaluate a b\n"
     )
+    edit_config(tmp_path / "b", "max_length: 6", "max_length: 256")
+    edit_config(tmp_path / "b", "seed: 1", "seed: 2")
+    more = f"    more: {{kind: plain, source: {tmp_path}/new, target: {tmp_path}/new}}\n"
+    edit_config(tmp_path / "b", "  test:\n", "  test:\n" + more)
+    invoke("average", "b", "--last", 2)
+    invoke("evaluate", "b")
+    error = invoke("compare", "a", "b", code=2).err
+    assert error == "error: a: has no translations of `more`; make them: seq2attn evaluate a b\n"
+    invoke("evaluate", "a", "b")
+    done = invoke("compare", "a", "b").out  # with another seed, but other checkpoints are averaged
+    assert "`averaged checkpoints` is" in done and "standard deviation" not in done
     (tmp_path / "b/evaluation/short.txt").write_text("changed\n" * 20, encoding="utf-8")
     error = invoke("compare", "a", "b", code=2).err
     assert error.startswith(

@@ -44,4 +44,6 @@ def test_each_method_is_compared_with_beam_search(tmp_path):
     both = load(run.folder, ensemble=[other.folder])
     assert texts["ensemble"] == [one.text for one in both.translate(LINES, searches["beam-5"])] != texts["beam-5"]
     assert len(texts) == 11 and all(len(lines) == len(LINES) for lines in texts.values())
-    assert all(name in done.stdout.decode() for name in texts)
+    rows = dict(line.split(maxsplit=1) for line in done.stdout.decode().splitlines()[1:] if line[:1].islower())
+    assert {*rows} == {*texts}
+    assert all(rows[name].endswith("1.000") for name in texts if texts[name] == texts["beam-5"] and name != "beam-5")

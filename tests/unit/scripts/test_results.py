@@ -14,8 +14,10 @@ from seq2attn.search.config import BeamConfig
 from tests.safe.untrained import untrained
 
 
-def result_of(bleu: float) -> TestSetResult:
-    return TestSetResult("test", Digests("", ()), 1, (Score("BLEU", bleu, "a signature"),), (), 1.0, 1, (), None, ())
+def result_of(bleu: float, source: str = "") -> TestSetResult:
+    return TestSetResult(
+        "test", Digests(source, ()), 1, (Score("BLEU", bleu, "a signature"),), (), 1.0, 1, (), None, ()
+    )
 
 
 def test_runs_of_one_name_have_their_own_scores(
@@ -39,6 +41,10 @@ def test_runs_of_one_name_have_their_own_scores(
     with pytest.raises(SystemExit):
         results.main()
     assert "--test tset: the test sets of all runs are test\n" in capsys.readouterr().err
+    write_reports(run, run.weights_origin(), [result_of(1.0, "another text")], search, "")
+    with pytest.raises(SystemExit):
+        results.main()
+    assert "`test` is another text in some runs" in capsys.readouterr().err
 
 
 def test_scores_of_other_weights_do_not_count(tmp_path: Path) -> None:

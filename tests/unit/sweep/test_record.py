@@ -13,6 +13,7 @@ from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig, load_config
 from seq2attn.sweep.plan import Trial, TrialRun
 from seq2attn.sweep.record import ExperimentFingerprints, changed_parts, write_trial
+from seq2attn.sweep.run_sweep import link_prepared_data
 from seq2attn.sweep.worker import _machine_name
 from tests.safe.untrained import CONFIG, LINES, untrained
 
@@ -114,6 +115,24 @@ def test_initial_weights_that_are_not_there_are_named(recorded: Path) -> None:
     experiment = load(recorded, f"training.init_from.run_dir={recorded / 'nowhere'}")
     with pytest.raises(RunError, match="nowhere: is no run directory"):
         ExperimentFingerprints().fingerprint(experiment)
+
+
+def test_initial_weights_of_an_unfinished_trial_are_refused(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = untrained(recorded / "other").folder
+    run = run_of(load(recorded, f"training.init_from.run_dir={other}"))
+    write_trial(TrialRun(Trial((), run.experiment.model_copy(update={"run_dir": other.parent})), seed=1), {})
+    (other.parent / "seed-1" / "trial.json").rename(other / "trial.json")
+    with pytest.raises(RunError, match=r"`training\.init_from` is a trial that is not finished; finish it first"):
+        ExperimentFingerprints().fingerprint(run.experiment)
+    monkeypatch.setattr("seq2attn.sweep.record.read_record", lambda folder: folder)
+    assert ExperimentFingerprints().fingerprint(run.experiment)
+
+
+def test_a_trained_run_without_its_text_keeps_its_checkpoints(recorded: Path) -> None:
+    run, messages = run_of(load(recorded)), list[str]()
+    (run.folder / "checkpoints" / "00000002").mkdir(parents=True)
+    link_prepared_data([run], ExperimentFingerprints(), recorded / "sweep", messages.append)
+    assert (run.folder / "checkpoints" / "00000002").is_dir() and not messages
 
 
 def test_the_machine_is_named_by_its_processor_and_cores():
