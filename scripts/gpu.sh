@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # Tests and measurements on a GPU that is lent for minutes, each call in less than ten:
-#   scripts/gpu.sh correctness|laws|counts|training|ways|search|results [--dry-run]
+#   scripts/gpu.sh short|short-search|correctness|laws|counts|training|ways|search|results [--dry-run]
+# `short` (7 minutes) and `short-search` (4) are for 15 minutes in all, of which each start of a machine takes two:
+# LIMIT is the time of a call in seconds.
 # The log and the figures are written to $OUT (runs/gpu by default) as they come. The text is data/multi30k; wheels in
 # build/wheels, for packages that a machine without network lacks, are unpacked. --dry-run prints the commands.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 call=${1:-}
 dry=${2:-}
-calls=(correctness laws counts training ways search results)
+calls=(short short-search correctness laws counts training ways search results)
 if [[ " ${calls[*]} " != *" $call "* || $# -lt 1 || $# -gt 2 || "${dry:---dry-run}" != --dry-run ]]; then
     echo "usage: scripts/gpu.sh ${calls[*]} [--dry-run], of which one call" >&2
     exit 2
 fi
 OUT=${OUT:-runs/gpu}
-python=$(command -v python || command -v python3)
+python=$(command -v python3 || command -v python)
 export PYTHONPATH="$PWD:$PWD/scripts:$PWD/build/wheels/unpacked${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=8
-end=570 # seconds of the whole call
+end=${LIMIT:-570}
 failed=0
 
 # A command with its limit in seconds: `step 60 COMMAND...`. SIGINT, as after Ctrl-C the benchmark ends its processes.
@@ -61,8 +63,31 @@ prepare() {
         printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >build/peers/venv/hf/bin/python
         chmod +x build/peers/venv/hf/bin/python
     fi
-    nvidia-smi || echo "== no GPU: nvidia-smi fails"
-    "$python" -c "import torch; print('torch', torch.__version__, 'CUDA', torch.version.cuda, 'cuDNN', torch.backends.cudnn.version())"
+    nvidia-smi
+    # Without a GPU all tests would be skipped, and without a package each command fails by itself.
+    "$python" - <<'END' || exit 3
+import torch
+print("torch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.backends.cudnn.version())
+assert torch.cuda.is_available(), "there is no GPU"
+import benchmark.command, seq2attn.cli, seq2attn.inference.translator
+END
+}
+
+short() {
+    export TORCH_CUDNN_SDPA_DEPRIORITIZED=1 # else Hugging Face waits for a plan of each new shape; ours never uses cuDNN's
+    OMP_NUM_THREADS=2 step 160 "$python" -m pytest -m cuda tests/cuda -n 8 -p no:cacheprovider -ra --durations=10
+    for padding_free in false true; do
+        measure 45 counts configs/bench/transformer-base.yaml --out "$OUT/counts-$padding_free.json" \
+            --set run_dir=runs/gpu-scratch/counts-$padding_free --set training.batch.padding_free=$padding_free
+    done
+    bench 130 train --model transformer-base --peers hf --rounds 1 --window 8 --warm 5 --out "$OUT/training.json"
+}
+
+short-search() {
+    bench 75 fit --model transformer-base --peers "" --set training.batch.tokens=25000 \
+        --set training.batch.micro_batch_tokens=25000 --set "training.max_duration=[300 updates]" \
+        --set "training.validation.every=300 updates" --set training.lr_schedule.warmup_updates=100
+    measure 110 search runs/bench/transformer-base --source data/multi30k/test_2016_flickr.de --out "$OUT/search.json"
 }
 
 correctness() {

@@ -80,7 +80,7 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
             output.write_text(done.stdout, "utf-8")
         lines = output.read_text("utf-8").split("\n")[:-1]
         joey = [target.decode([target.vocabulary.id(token) for token in line.split()]) for line in lines]
-        systems = {"seq2attn": read_translations(run, test_set)[0], "Joey NMT": joey}
+        systems = {"seq2attn": read_translations(run, test_set, [str(run.folder)])[0], "Joey NMT": joey}
         ours, theirs = paired_scores(test_set.metrics, systems, test_set.references, ["bleu"])["BLEU"].values()
         label = "/".join(run.folder.parts[-2:])
         rows.append([label, name, f"{ours.value:.2f}", f"{theirs.value:.2f}", f"{theirs.p_value:.3f}"])

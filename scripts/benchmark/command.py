@@ -119,14 +119,16 @@ VERBS: dict[str, Callable[[Call], Groups]] = {
 }  # fmt: skip
 
 
-def fit(call: Call) -> None:
-    """Train the models for translation, all for the same number of updates, without timing."""
+def fit(call: Call) -> bool:
+    """Train the models for translation, all for the same number of updates, without timing. Returns True if all end."""
+    statuses = list[int]()
     for model in call.models:
         for system in call.systems:
             command = [] if system.has_model(model) or system.fitted(model) is None else system.fit(model)
             if command:
                 log(f"fitting {model}: {shell_line(command)}")
-                subprocess.run(command, env=call.setting.environment(), check=False)
+                statuses.append(subprocess.run(command, env=call.setting.environment(), check=False).returncode)
+    return not any(statuses)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,8 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         call, absent = _call(options)
         prepare_all(call.ours, call.models, timed=options.verb != "fit")
         if options.verb == "fit":
-            fit(call)
-            return 0
+            return 0 if fit(call) else 1
         metadata = context(call.setting, call.systems, command)
         for records in VERBS[options.verb](call):
             if options.out is not None:
@@ -174,7 +175,9 @@ def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
             raise UnavailableError(f"there is no peer `{name}`; known: {', '.join(PEERS | ENGINES)}")
         for system in (cls(setting) for cls in filter(None, (ENGINES.get(name), PEERS.get(name)))):
             install = system.missing()
-            if install is None:
+            if options.gpu and not system.on_gpu:
+                absent.append(f"{system.title}: measured on a CPU only")
+            elif install is None:
                 systems.append(system)
             else:
                 absent.append(f"{system.title}: not installed; to install it: {install}")

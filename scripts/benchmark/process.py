@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from benchmark.setting import UnavailableError
+
 SAMPLE = 0.25
 """Seconds between two samples of the process tree."""
 QUIET = 0.12
@@ -134,14 +136,13 @@ def _usage(leader: psutil.Process) -> tuple[int, float]:
     return memory, seconds
 
 
-def wait_until_idle(*, limit: float = 600.0) -> bool:
-    """Wait for two seconds of idle CPUs; return False after `limit` seconds.
+def wait_until_idle(*, limit: float = 600.0) -> None:
+    """Wait for two seconds of idle CPUs. Raises UnavailableError after `limit` seconds.
 
     The load average is not suitable: it includes our earlier processes.
     """
     end, idle = time.monotonic() + limit, 0
     while idle < 2:
         if time.monotonic() > end:
-            return False
+            raise UnavailableError(f"the CPUs were busy for {limit:.0f} s: end other processes, or give --busy-ok")
         idle = idle + 1 if psutil.cpu_percent(interval=1.0) < 8 else 0
-    return True

@@ -86,8 +86,8 @@ class Translator:
                 raise FailedError(f"exit {status}: {process.tail}")
             self.peak = max(self.peak, process.peak)
             if timing.busy_ok or process.others(0.0, seconds) < QUIET:
-                break
-        return seconds
+                return seconds
+        raise FailedError(f"disturbed by other processes in {MAX_ATTEMPTS} runs: end them, or give --busy-ok")
 
 
 def measure_search(setting: Setting, systems: Sequence[System], model: str, case: str, timing: Timing) -> list[Record]:

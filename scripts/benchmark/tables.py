@@ -58,7 +58,7 @@ def roofline_share(records: Sequence[Record], roof: Sequence[Record]) -> str:
         f"{r.median:.0f} GFLOP/s ({what}) would allow"
         for r in roof
         for name, what in ((PRODUCT, "a large product"), (LINEAR, "its own linear layers"))
-        if r.system == name
+        if r.system == name and (name == PRODUCT or ours.model == "t")  # whose layers they are
     ]
     return f"Ours reaches {', and '.join(shares)}."
 
@@ -77,11 +77,15 @@ def profile(records: Sequence[Record], roof: Sequence[Record]) -> str:
 
 
 def _roofline(records: Sequence[Record]) -> str:
-    rows = [["4,096 rows", "GFLOP/s", "T at this rate, target tokens/s"]]
+    model = records[0].model
+    name, rows_measured = ("T", "4,096 rows") if model == "t" else (f"`{model}`", "product")
+    rows = [[rows_measured, "GFLOP/s", f"{name} at this rate, target tokens/s"]]
     for record in records:
         rows.append([record.title, f"{record.median:.1f}", f"{record.facts['ideal']:,}"])
     mflop = records[0].facts["mflop_a_word"]
-    return f"{markdown(rows)}\n\nT needs {mflop:.1f} MFLOP per target token, forward and backward, without padding."
+    return (
+        f"{markdown(rows)}\n\n{name} needs {mflop:.1f} MFLOP per target token, forward and backward, without padding."
+    )
 
 
 def _columns() -> list[Column]:

@@ -85,6 +85,9 @@ def deterministic(enabled: bool) -> Iterator[None]:
     except RuntimeError as error:
         if "deterministic" not in str(error):
             raise
+        if "CUBLAS_WORKSPACE_CONFIG" in str(error):  # which PyTorch reads at its first product
+            fix = "set CUBLAS_WORKSPACE_CONFIG=:4096:8 before Python starts"
+            raise UserError(f"`training.deterministic`: this process has used the GPU already; {fix}") from None
         raise UserError(
             f"`training.deterministic`: a layer has no deterministic kernel on this GPU ({error})"
         ) from None

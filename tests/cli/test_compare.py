@@ -156,6 +156,7 @@ def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> Non
     error = invoke("compare", "a", "b", code=2).err
     assert error == "error: a: has no translations of `more`; make them: seq2attn evaluate a b\n"
     invoke("evaluate", "a", "b")
+    edit_config(tmp_path / "b", more, "")
     done = invoke("compare", "a", "b").out  # with another seed, but other checkpoints are averaged
     assert "`averaged checkpoints` is" in done and "standard deviation" not in done
     (tmp_path / "b/evaluation/short.txt").write_text("changed\n" * 20, encoding="utf-8")

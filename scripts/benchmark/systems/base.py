@@ -76,6 +76,7 @@ class System:
 
     setting: Setting
     name: ClassVar[str]
+    on_gpu: ClassVar[bool] = True  # False if its options are for a CPU
     title: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
     install: ClassVar[tuple[str, ...]]

@@ -25,6 +25,7 @@ class OpenNMT(System):
     """OpenNMT-py 3.5; pre-norm, otherwise as ours."""
 
     name: ClassVar[str] = "onmt"
+    on_gpu: ClassVar[bool] = False
     title: ClassVar[str] = "OpenNMT-py"
     packages: ClassVar[tuple[str, ...]] = ("OpenNMT-py", "torch")
     # It requires torch below 2.3 but runs with later versions; only an unused transform imports fasttext.
@@ -71,6 +72,7 @@ class Eole(System):
     """eole 0.6; pre-norm, otherwise as ours."""
 
     name: ClassVar[str] = "eole"
+    on_gpu: ClassVar[bool] = False
     title: ClassVar[str] = "eole"
     packages: ClassVar[tuple[str, ...]] = ("eole", "torch")
     install: ClassVar[tuple[str, ...]] = (

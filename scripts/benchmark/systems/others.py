@@ -42,6 +42,7 @@ class JoeyNMT(System):
     """Joey NMT 2.3, with random batches."""
 
     name: ClassVar[str] = "joeynmt"
+    on_gpu: ClassVar[bool] = False
     title: ClassVar[str] = "Joey NMT"
     packages: ClassVar[tuple[str, ...]] = ("joeynmt", "torch")
     install: ClassVar[tuple[str, ...]] = ("{venv}/bin/pip install torch==2.13.0 joeynmt importlib_metadata",)
@@ -82,6 +83,7 @@ class Fairseq(System):
     """fairseq 0.12, packaged for later Pythons, without GRU; its LSTM has dot-product attention."""
 
     name: ClassVar[str] = "fairseq"
+    on_gpu: ClassVar[bool] = False
     title: ClassVar[str] = "fairseq"
     packages: ClassVar[tuple[str, ...]] = ("fairseq-fixed", "torch")
     install: ClassVar[tuple[str, ...]] = (

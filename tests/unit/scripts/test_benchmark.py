@@ -2,20 +2,22 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
+from benchmark import command, searching
 from benchmark.flops import BACKWARD, flops_per_token
-from benchmark.process import Process
+from benchmark.process import Process, wait_until_idle
 from benchmark.programs import batches, ctranslate2, marian, plain
 from benchmark.setting import MODELS, TRANSFORMERS, Setting, UnavailableError
 from benchmark.systems import PEERS, base, libraries, opennmt, others, ours
 from benchmark.systems.base import Progress
 from benchmark.text import Lengths, detokenize, lengths, prepare_text
-from benchmark.training import sum_intervals
+from benchmark.training import Timing, sum_intervals
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -106,6 +108,44 @@ def test_disturbed_intervals_do_not_count():
     assert (part.num_tokens, part.updates, part.seconds, part.disturbed) == (200, 2, 2, 3)
     rates = reports("tokens_per_second", [(10, 2, 7.0), (12, 4, 50.0), (15, 6, 20.0)])
     assert sum_intervals(rates, lambda start, end: True).num_tokens == 2 * 50 + 3 * 20
+
+
+def test_a_disturbed_translation_is_no_figure(setting, tmp_path, monkeypatch):
+    translating = base.Translating([sys.executable, "-c", ""], tmp_path / "out", pieces=False)
+    translator = searching.Translator(ours.Ours(setting), translating, translating, 1)
+    monkeypatch.setattr(searching, "wait_until_idle", lambda: None)
+    monkeypatch.setattr(Process, "others", lambda self, start, end: 1.9)
+    with pytest.raises(searching.FailedError, match="disturbed by other processes in 4 runs"):
+        translator.measure(Timing(1, 1.0, 1.0, busy_ok=False), setting)
+    translator.measure(Timing(1, 1.0, 1.0, busy_ok=True), setting)
+    assert len(translator.wholes) == 1
+
+
+def test_a_busy_machine_is_named(monkeypatch):
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: 100.0)
+    with pytest.raises(UnavailableError, match="the CPUs were busy for 0 s"):
+        wait_until_idle(limit=0.0)
+
+
+def test_peers_with_options_for_a_cpu_are_not_in_tables_of_a_gpu(tmp_path):
+    options = ["train", "--peers-root", str(tmp_path), "--peers", "onmt,eole,joeynmt,fairseq,hf"]
+    for more, absent in (([], "not installed"), (["--gpu"], "measured on a CPU only")):
+        found = command._call(command._parser().parse_args([*options, *more]))[1]
+        assert sum(absent in line for line in found) == (4 if more else 5)
+
+
+class FailingSystem(base.System):
+    def fitted(self, model):
+        return Path("nowhere")
+
+    def fit(self, model):
+        return [sys.executable, "-c", f"raise SystemExit({model})"]
+
+
+@pytest.mark.parametrize("status", ["0", "3"])
+def test_a_training_that_fails_is_no_success(setting, status):
+    call = command.Call(setting, (FailingSystem(setting),), ours.Ours(setting), ("0", status), (), Timing())
+    assert command.fit(call) == (status == "0")
 
 
 ONMT = """\

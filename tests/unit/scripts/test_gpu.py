@@ -2,12 +2,14 @@
 
 import itertools
 import json
+import os
 import shlex
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from benchmark.command import _parser as bench_parser
 from benchmark.machine import gpu as gpu_versions
 from benchmark.programs import gpu, synthetic
@@ -26,7 +28,7 @@ from tests.safe.untrained import untrained
 ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = ROOT / "scripts" / "gpu.sh"
-CALLS = ["correctness", "laws", "counts", "training", "ways", "search", "results"]
+CALLS = ["short", "short-search", "correctness", "laws", "counts", "training", "ways", "search", "results"]
 
 
 def run_script(*arguments):
@@ -81,6 +83,14 @@ def test_each_command_has_known_options_and_files(call, pytestconfig):
 def test_another_call_is_refused(arguments):
     done = run_script(*arguments)
     assert done.returncode == 2 and "usage: scripts/gpu.sh" in done.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_no_test_is_taken_for_passed(tmp_path):
+    environment = os.environ | {"OUT": str(tmp_path)}
+    done = subprocess.run(["bash", SCRIPT, "correctness"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "there is no GPU" in done.stdout and "pytest" not in done.stdout
+    assert "there is no GPU" in (tmp_path / "correctness.log").read_text("utf-8")
 
 
 def test_synthetic_text_has_the_lengths_and_words_of_wmt(tmp_path):
