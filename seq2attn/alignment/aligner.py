@@ -30,7 +30,7 @@ from seq2attn.nn.device import resolve_device
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 
-PAIRS_PER_CHUNK = 512
+PAIRS_PER_CHUNK = 64
 """Number of pairs whose weights are in memory at a time."""
 
 Pairs = Sequence[tuple[tuple[str, str], WordAlignment | None]]

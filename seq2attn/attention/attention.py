@@ -211,7 +211,8 @@ class Attention(nn.Module):
     def _uses_sdpa(self) -> bool:
         """True if `scaled_dot_product_attention` computes the same function."""
         score, is_global = self.score, type(self.alignment) is GlobalAlignment
-        return isinstance(score, DotScore) and type(score).forward is DotScore.forward and score.scaled and is_global
+        is_dot = isinstance(score, DotScore) and type(score).forward is DotScore.forward and score.scaled
+        return is_dot and is_global and not score.has_state  # which needs the weights
 
 
 def expand_mask(memory: Memory, queries: int, *, causal: bool) -> Tensor:

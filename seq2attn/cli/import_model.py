@@ -30,7 +30,7 @@ def import_(
     ] = "tensor2tensor",
     punctuation: Annotated[
         bool,
-        typer.Option(help="Normalize punctuation as Moses does, with which OPUS-MT was trained; needs sacremoses."),
+        typer.Option(help="Normalize punctuation as Moses does, for older models of OPUS-MT; needs sacremoses."),
     ] = True,
     allow_pickle: Annotated[
         bool,

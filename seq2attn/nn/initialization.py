@@ -2,7 +2,7 @@
 
 | layer | initial weights |
 |---|---|
-| linear (attention, feed-forward, mixtures, bridges, output) | uniform, Glorot and Bengio 2010, eq. 16; bias 0 |
+| linear (attention, feed-forward, bridges, output) | uniform, Glorot and Bengio 2010, eq. 16; bias 0 |
 | RNN, from inputs | the same, for each gate |
 | RNN, from the last state | orthogonal, for each gate (Saxe et al. 2014) |
 | RNN, bias | 0; the LSTM's forget gate 1 (Jozefowicz et al. 2015) |

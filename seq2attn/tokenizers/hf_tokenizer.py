@@ -19,6 +19,11 @@ from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
 BACKEND_FILE = "backend.json"
 BYTE_SPACE = "Ġ"
 """The mark of a space in tokens of byte-level BPE."""
+_VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_BYTES = {chr(byte): byte for byte in _VISIBLE} | {
+    chr(0x100 + number): byte for number, byte in enumerate(sorted({*range(0x100)} - {*_VISIBLE}))
+}
+"""The byte of each letter of such a token: visible ones are themselves, the others in order from U+0100."""
 
 
 class HFTokenizerConfig(Config):
@@ -109,6 +114,10 @@ class HFTokenizer(Tokenizer):
         ids = map(self.vocabulary.id, self._backend.encode(text, add_special_tokens=False).tokens)
         return [UNK if id in CONTROL_IDS else id for id in ids]
 
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as text, with special tokens, marks of spaces, and the bytes of incomplete characters."""
+        return [_readable(token) for token in super().convert_ids_to_tokens(ids)]
+
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
         tokens = ("" if id in self._silent else self.vocabulary.tokens[int(id)] for id in ids)
         return (token.replace(BYTE_SPACE, " ").replace(SPACE_MARK, " ") for token in tokens)
@@ -117,3 +126,14 @@ class HFTokenizer(Tokenizer):
         """The text, always one line, without special tokens; UNK becomes `<unk>`, invalid bytes `�`."""
         tokens = [self.vocabulary.tokens[int(id)] for id in ids if id not in self._silent]
         return collapse_whitespace(self._backend.decoder.decode(tokens))
+
+
+def _readable(token: str) -> str:
+    """A token of byte-level BPE as text, such as `▁über`; of incomplete characters `<0xC3>`, as in SentencePiece."""
+    if not {*token} <= _BYTES.keys():
+        return token
+    content = bytes(_BYTES[letter] for letter in token)
+    try:
+        return content.decode().replace(" ", SPACE_MARK)
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in content)

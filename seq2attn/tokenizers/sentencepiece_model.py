@@ -43,7 +43,7 @@ class SentencePieceTokenizerConfig(Config):
     """File with the id of each piece: JSON such as `vocab.json` of Hugging Face, or Marian's `.yml`; none: the pieces
     of the model."""
     punctuation: str | None = Field(None, pattern="^[a-z]{2,3}$")
-    """Language code for Moses' normalization of punctuation, with which OPUS-MT models were trained; none: off. Needs
+    """Language code for Moses' normalization of punctuation, as of the older OPUS-MT models; none: off. Needs
     sacremoses."""
     special_tokens: tuple[str, ...] = ()
     """Tokens without text, after those of the files: languages, such as `fra_Latn`, and others of the model."""

@@ -21,6 +21,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito's colors without yellow: distinguishable with color blindness, dark enough for lines on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 INK = "#444444"
+USUAL_WEIGHT = 400
 BASE_FAMILY = "DejaVu Sans"  # comes with matplotlib; has Latin, Greek, Cyrillic, Arabic, Hebrew and ▁
 PREFERRED_FAMILIES = ("Noto Sans", "Noto Sans CJK JP", "Hiragino Sans", "Yu Gothic", "WenQuanYi Zen Hei")
 PLACEHOLDER_FAMILY = "Last Resort"  # boxes for all characters
@@ -92,11 +93,13 @@ def font_families(characters: Iterable[str]) -> list[str]:
     from matplotlib import font_manager
 
     missing = {c for c in characters if unicodedata.category(c)[0] not in "CZ"}  # neither control nor space
-    installed = {*font_manager.get_font_names()} - {BASE_FAMILY}
+    fonts = font_manager.fontManager.ttflist  # of a name the upright one of usual weight counts, which is the last
+    ordered = sorted(fonts, key=lambda font: (font.style == "normal", font.weight == USUAL_WEIGHT))
+    files = {font.name: font.fname for font in ordered}
+    installed = files.keys() - {BASE_FAMILY}
     families = list[str]()
     for name in (BASE_FAMILY, *sorted(installed, key=lambda name: (name not in PREFERRED_FAMILIES, name))):
-        properties = font_manager.FontProperties(family=[name])  # a name alone is a pattern, in which `-` is special
-        font = font_manager.get_font(font_manager.findfont(properties))
+        font = font_manager.get_font(files[name])
         available = {c for c in missing if font.get_char_index(ord(c))}
         if name == BASE_FAMILY or (available and not name.startswith(PLACEHOLDER_FAMILY)):
             families.append(name)

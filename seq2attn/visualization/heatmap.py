@@ -80,11 +80,11 @@ def draw_heatmap(
             size = min(9.0, 0.75 * cell * 72)
             _label(axes, keys, queries if column == 0 else (), size)
             maps.append(axes)
-        _draw_legend(canvas, image, maps, scaled, height=rows * num_queries * cell)
+        _draw_legend(canvas, image, maps, scaled, height=height - LINE_INCHES * len(heading))
 
 
 def _draw_legend(canvas: Figure, image: AxesImage, maps: list[Axes], scaled: ScaledWeights, *, height: float) -> None:
-    """Draw a color bar with numbers beside maps of `height` inches in total."""
+    """Draw a color bar with numbers beside maps of `height` inches in total, with their labels."""
     shrink = min(1.0, 2 / height)  # at most two inches
     bar = canvas.colorbar(image, ax=maps, shrink=shrink, aspect=16, pad=0.02, panchor=False, label=scaled.legend)
     ticks = (0.0, 0.5, 1.0)

@@ -111,6 +111,35 @@ def test_a_score_derived_from_a_fused_one_is_not_fused():
     torch.testing.assert_close(attention(query, memory, position).context, formula.context)
 
 
+def test_a_score_with_a_state_is_not_fused():
+    """Its state is a sum of weights, which a fused kernel does not return."""
+
+    class RepulsiveScore(MultiHeadScore):
+        def initial_state(self, zeros):
+            return zeros
+
+        def update_state(self, state, weights):
+            return state + weights
+
+        def bias(self, q, k, info):
+            return -5 * info.state
+
+    attention = shuffled(Attention(RepulsiveScore(QUERY, KEY, 2), projection=(VALUE, 8))).eval()
+    query, keys, values, mask, position = inputs()
+    memory = attention.project_memory(keys, values, mask)
+    outputs = []
+    for need_weights in (False, True):
+        state, contexts = attention.initial_state(memory), []
+        for step in range(query.size(1)):
+            now = slice(step, step + 1)
+            with torch.no_grad():
+                output = attention(query[:, now], memory, position[:, now], state, need_weights=need_weights)
+            state, contexts = output.state, [*contexts, output.context]
+        outputs.append((torch.cat(contexts, 1), state[0]))
+    torch.testing.assert_close(*outputs)
+    assert outputs[0][1].sum(-1) == pytest.approx(query.size(1))
+
+
 @pytest.mark.parametrize("shape", [(B, 1, 1), (1, 1, T), (B, 4, T)], ids=str)
 @pytest.mark.parametrize("is_bias", [False, True])
 def test_grouped_heads_are_folded_into_queries(shape, is_bias):

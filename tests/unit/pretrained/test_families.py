@@ -123,7 +123,8 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
             for ours, ids in zip(translator.translate(list(SOURCE), search, to=language), output.tolist(), strict=True):
                 expected = [names[id] for id in ids[1:] if id not in (pad, end)]
                 assert len(ours.tokens) > 2 and (tag is None or expected[0] == word)
-                assert [token if "unused" not in token else "<unk>" for token in ours.tokens] == expected
+                labels = translator.target.convert_ids_to_tokens([*map(translator.target.vocabulary.id, expected)])
+                assert [token if "unused" not in token else "<unk>" for token in ours.tokens] == labels
 
     tokens = translator.target.vocabulary.tokens
     pieces = [tokens[id] for id in (*translator.target.line_prefix, len(tokens) - 9, 9, 17, EOS)]

@@ -1,6 +1,7 @@
 """A given `tokenizer.json` segments as `transformers` does, and restores the text."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,17 @@ def test_tokens_are_those_of_transformers_and_give_the_text_back(folder: Path, t
     loaded = load_tokenizer(tmp_path / "source")
     for line in LINES:
         ids, text = ours.encode(line), " ".join(line.split())
-        assert ours.convert_ids_to_tokens(ids) == ["<bos>", *theirs.tokenize(text)]
+        assert [ours.vocabulary.tokens[id] for id in ids] == ["<bos>", *theirs.tokenize(text)]
+        labels = ours.convert_ids_to_tokens(ids)
+        expected = [theirs.convert_tokens_to_string([token]).replace(" ", "▁") for token in theirs.tokenize(text)]
+        assert [label for label, text in zip(labels[1:], expected, strict=True) if "\ufffd" not in text] == [
+            text for text in expected if "\ufffd" not in text
+        ]
+        bytes_ = b"".join(
+            bytes.fromhex("".join(re.findall("<0x(..)>", label))) if "<0x" in label else label.encode()
+            for label in labels[1:]
+        )
+        assert bytes_.decode().replace("▁", " ") == text
         assert ours.decode(ids) == loaded.decode(loaded.encode(line)) == text
         words = ours.word_ids(ids)
         assert words[0] == -1 and [*dict.fromkeys(words[1:])] == [*range(len(text.split()))]

@@ -120,6 +120,16 @@ def test_long_titles_and_labels_are_cut(saved: list[Any], tmp_path: Path) -> Non
     assert max(len(text.get_text()) for text in canvas.axes[0].get_xticklabels()) == 40
 
 
+def test_the_color_bar_beside_long_labels_is_short(saved: list[Any], tmp_path: Path) -> None:
+    words = TokenizedText.from_words(["x" * 40, "y", "z", "</s>"], "")
+    weights = np.full((6, 8, 4, 4), 0.25, np.float32)
+    selection = AttentionSelection(layer="all", head="all")
+    draw_attention(AttentionWeights(words, words, weights, None), tmp_path / "map.svg", selection)
+    (canvas,) = saved
+    canvas.draw_without_rendering()
+    assert 1 < canvas.axes[-1].get_window_extent().height / canvas.dpi < 2.2  # inches
+
+
 def test_fonts_for_characters_that_the_first_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     fonts = pytest.importorskip("matplotlib.font_manager")
     script = "\U0001d49c"  # mathematical script A

@@ -111,14 +111,16 @@ def count_colors(picture: np.ndarray) -> int:
     return len(np.unique((255 * picture).astype(int) @ (1 << np.array([16, 8, 0]))))
 
 
-def test_one_warning_for_all_characters_without_a_font(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_one_warning_for_all_characters_without_a_font(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
     unknown = [chr(0xF0000), chr(0xF0001)]  # for private use
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         draw_heatmap(as_map(unknown, ["x"], np.array([[0.5, 0.5]])), tmp_path / "map.png")
     err = capsys.readouterr().err
     assert err.startswith(f"warning: {tmp_path / 'map.png'}: 2 characters are in no installed font; ")
-    assert err.count("\n") == 1
+    assert err.count("\n") == 1 and not caplog.records  # matplotlib logs a line for each font of another weight
     assert pixels(tmp_path / "map.png").size
 
 

@@ -58,6 +58,8 @@ def test_a_token_under_the_mouse_shows_its_weights(page: Browser):
     page.mouse("#map [data-side=keys]", 2)
     best = TARGET.tokens[int(np.argmax(weights[:, 2]))]
     assert status(page).startswith(f"{SOURCE.tokens[2]} is attended to by: {best} ")
+    title = page.get("document.querySelector(\"#map td[data-at='1 2']\").title")
+    assert title == f"\u2068▁c\u2069 → \u2068{SOURCE.tokens[2]}\u2069: {weights[1, 2]:.3f}"
     page.mouse("#map td[data-at='1 2']")
     assert status(page).startswith("▁c attends to: ")
     marked = "[...document.querySelectorAll('#map th.here')].map(th => th.dataset.side + th.dataset.i)"
