@@ -39,7 +39,7 @@ from seq2attn.data.readers import (
     read_pairs_with_alignments,
     read_references,
 )
-from seq2attn.data.train_tokenizers import Log, check_tags, copy_tokenizers, train_tokenizers
+from seq2attn.data.train_tokenizers import Log, check_tags, make_tokenizers
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
@@ -79,20 +79,18 @@ def prepare(
         _check_corpus(corpus, log)
     if keep_tokenizers:
         check_tags(data, load_tokenizer(folder / "source"), folder)
-    test_sizes = {name: _count_pairs(corpus) for name, corpus in data.test.items()}
+    test_sizes = [(name, _count_pairs(corpus)) for name, corpus in data.test.items()]
     if _is_prepared(folder, data, text, keep_tokenizers=keep_tokenizers):
         log(f"{folder}: already prepared from this text")
         _inspect_changed_tests(data, text, folder, log)
         return load_prepared(folder)
     names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
     train_sizes, dev_size = [_count_pairs(corpus) for corpus in data.train], _count_pairs(data.dev)
-    sizes = [*zip(names, train_sizes, strict=True), ("dev", dev_size), *test_sizes.items()]
+    sizes = *zip(names, train_sizes, strict=True), ("dev", dev_size), *test_sizes
     log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes))
     (folder / PREPARED).unlink(missing_ok=True)
-    if not keep_tokenizers and text.run_dir is not None:
-        copy_tokenizers(data, text, text.run_dir, folder, log)
-    elif not keep_tokenizers:
-        train_tokenizers(data, text, folder, log)
+    if not keep_tokenizers:
+        make_tokenizers(data, text, folder, log)
     tokenizers = load_tokenizers(folder)
 
     inspector, pair_filter = CorpusInspector(*tokenizers), PairFilter(data.filters)

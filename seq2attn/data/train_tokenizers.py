@@ -17,6 +17,14 @@ from seq2attn.tokenizers.tags import TaggedTokenizer, tags_of
 Log = Callable[[str], None]
 
 
+def make_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:
+    """Copy the tokenizers of the run that the config names, or else train new ones, into `folder`."""
+    if text.run_dir is not None:
+        copy_tokenizers(data, text, text.run_dir, folder, log)
+    else:
+        train_tokenizers(data, text, folder, log)
+
+
 def copy_tokenizers(data: DataConfig, text: TokenizersConfig, run: Path, folder: Path, log: Log) -> None:
     """Copy the tokenizers of a run to `folder`. Raises DataError if they are not those of the config."""
     for side, config in zip(("source", "target"), text.per_side, strict=True):
