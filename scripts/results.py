@@ -49,12 +49,12 @@ def main() -> None:
 
 
 def reports_of(run: Path) -> dict[str, dict[str, Any]]:
-    """The reports of a run's test sets by their names, without those of other weights than it has now."""
+    """The reports of a run's test sets by their names: those with BLEU, of the weights that it has now."""
     found = [json.loads(path.read_text("utf-8")) for path in (run / "evaluation").glob("*.json")]
     origin = RunDirectory(run).weights_origin()
-    current = {report["set"]: report for report in found if report["model"] == origin}
+    current = {report["set"]: report for report in found if report["model"] == origin and bleus(report)}
     if not current:
-        raise SystemExit(f"{run}: not evaluated with the weights that it has now: seq2attn evaluate {run}")
+        raise SystemExit(f"{run}: no BLEU of the weights that it has now: seq2attn evaluate {run} --metric bleu")
     return current
 
 
@@ -68,7 +68,13 @@ def row(name: str, run: Path, report: dict[str, Any], sets: list[str]) -> list[s
 
 def bleu(report: dict[str, Any], name: str) -> dict[str, Any]:
     """BLEU of a test set, with its signature."""
-    return next(score for score in report[name]["scores"] if score["name"] == "BLEU")
+    (score,) = bleus(report[name])
+    return score
+
+
+def bleus(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """BLEU in the report of a test set, if it was a metric."""
+    return [score for score in report["scores"] if score["name"] == "BLEU"]
 
 
 def buckets(report: dict[str, Any], name: str) -> list[LengthBucket]:
