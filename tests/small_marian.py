@@ -178,4 +178,6 @@ def write_marian_files(folder: Path, original: Path, weights: str) -> None:
     for name in ("source.spm", "target.spm"):
         shutil.copy(original / name, folder)
     decoding = {"models": [f"/elsewhere/{weights}"], "vocabs": ["vocab.yml", "vocab.yml"], "beam-size": 3}
-    (folder / "decoder.yml").write_text(yaml.safe_dump({**decoding, "normalize": 0.8, "mini-batch": 64}))
+    (folder / "decoder.yml").write_text(
+        yaml.safe_dump({**decoding, "normalize": 0.8, "max-length-factor": 2, "mini-batch": 64})
+    )

@@ -108,6 +108,7 @@ class Generation(Config):
     no_repeat_ngram_size: NonNegativeInt = 0
     length_penalty: float = Field(1.0, ge=0, le=10)
     early_stopping: bool | Literal["never"] = False
+    max_length_ratio: float | None = None  # of Marian's own files
 
     def search(self, max_positions: int, language: str | None) -> dict[str, Any]:
         """The search section, for sources in a language such as `de` or `deu_Latn`, or another name.
@@ -121,7 +122,7 @@ class Generation(Config):
             "alpha": self.length_penalty,
             "min_length": max(self.min_length - 1, 0),
             "max_length": longest,
-            "max_length_ratio": None,
+            "max_length_ratio": self.max_length_ratio,
             "source_language": code[0] if code else "und",
         }
         search = {"no_repeat_ngram_size": self.no_repeat_ngram_size or None, "lengths": lengths}

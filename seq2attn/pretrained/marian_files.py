@@ -74,6 +74,7 @@ class MarianDecoding(Config):
     vocabs: tuple[str, str]
     beam_size: PositiveInt = 12
     normalize: float = Field(0.0, ge=0, le=10)
+    max_length_factor: float = Field(3.0, gt=0, le=1000)
     word_penalty: Literal[0] = 0
 
 
@@ -93,7 +94,10 @@ class MarianFiles(Marian):
         decoding = validate_fields(MarianDecoding, _with_underscores(content), file)
         self.vocabularies = tuple(self.folder / Path(name).name for name in decoding.vocabs)
         self.generation = Generation(
-            num_beams=decoding.beam_size, length_penalty=decoding.normalize, early_stopping=True
+            num_beams=decoding.beam_size,
+            length_penalty=decoding.normalize,
+            early_stopping=True,
+            max_length_ratio=decoding.max_length_factor,
         )
         weights = self.folder / Path(decoding.models[0]).name
         options, self.arrays = read_marian_weights(weights)

@@ -67,6 +67,7 @@ def test_a_run_of_an_npz_is_that_of_hugging_face(
     search = both[0].search
     assert isinstance(search, BeamConfig) and (search.beam_size, search.patience) == (3, 1)
     assert search.lengths.alpha == 0.8
+    assert [one.search.lengths.max_length_ratio for one in both] == [2.0, None]
 
 
 def test_probabilities_are_those_of_ctranslate2(npz: Path, sentence: Path, tmp_path: Path) -> None:
