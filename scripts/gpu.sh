@@ -53,6 +53,7 @@ measure() { # SECONDS ARGUMENTS...
 }
 
 prepare() {
+    nvidia-smi || { echo "there is no GPU"; exit 3; } # all tests would be skipped
     rm -rf runs/gpu-scratch
     for wheel in build/wheels/*.whl; do
         if [ -e "$wheel" ]; then "$python" -m zipfile -e "$wheel" build/wheels/unpacked; fi
@@ -63,12 +64,11 @@ prepare() {
         printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >build/peers/venv/hf/bin/python
         chmod +x build/peers/venv/hf/bin/python
     fi
-    nvidia-smi
-    # Without a GPU all tests would be skipped, and without a package each command fails by itself.
+    # Without a package each command would fail by itself.
     "$python" - <<'END' || exit 3
 import torch
 print("torch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.backends.cudnn.version())
-assert torch.cuda.is_available(), "there is no GPU"
+assert torch.cuda.is_available(), "PyTorch sees no GPU"
 import benchmark.command, seq2attn.cli, seq2attn.inference.translator
 END
 }

@@ -27,19 +27,18 @@ def check_replaceable(folder: Path) -> None:
     check_not_working_dir(folder)
     if not folder.exists():
         return
-    exported = _exported_files(folder)
+    try:
+        exported = _exported_files(read_object(folder / MANIFEST_FILE, ""))
+    except RunError:
+        exported = set()
     others = [folder] if not folder.is_dir() else [x for x in sorted(folder.rglob("*")) if not x.is_dir()]
     if unknown := [path for path in others if path.relative_to(folder).as_posix() not in exported]:
         reason = f"has {unknown[0].relative_to(folder)}, which was not exported" if exported else "is no exported model"
         raise UserError(f"{folder}: exists, and {reason}; give another folder, or move it away")
 
 
-def _exported_files(folder: Path) -> set[str]:
-    """The files of an export by its manifest, with paths relative to the folder; none without a valid manifest."""
-    try:
-        header = read_object(folder / MANIFEST_FILE, "")
-    except RunError:
-        return set()
+def _exported_files(header: dict[str, Any]) -> set[str]:
+    """The files of an export by its manifest, with paths relative to the folder; none if it is no manifest of ours."""
     digests = header.get("digests") if "engine" in header else None
     return {MANIFEST_FILE, MODEL_CARD_FILE, *digests} if isinstance(digests, dict) else set()
 
@@ -66,7 +65,7 @@ def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> Non
     if header.get("weights") != sha256_of(run.weights_path):
         raise RunError(f"{folder}: was made from other weights than {run.weights_path}; make it again: {fix}")
     digests = _digests(folder)
-    if others := sorted({*digests} - _exported_files(folder)):
+    if others := sorted({*digests} - _exported_files(header)):
         raise RunError(f"{folder}: has {others[0]}, which was not exported; move it away")
     if header.get("digests") != digests:
         raise RunError(f"{folder}: is corrupt: it does not hold what was exported to it; make it again: {fix}")

@@ -30,7 +30,7 @@ SMALL = ("recurrent", "transformer")
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 @pytest.mark.parametrize("model", SMALL)
 def test_a_training_learns_and_translates(corpus, model, precision):
-    options = {"model": MODELS[model], "max_duration": ["160 updates"], "precision": precision}
+    options = {"model": MODELS[model], "max_duration": ["80 updates"], "precision": precision}
     run = trained(corpus, "run", validation={"every": "40 updates", "metric": "loss"}, **options)
     losses = [line["loss"] for line in metrics(run, "train")]
     assert losses[-1] < 0.9 * losses[0]

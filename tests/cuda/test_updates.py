@@ -117,9 +117,10 @@ def test_a_compiled_transformer_is_compiled_once_for_all_sizes(packed):
                 loss, gradients = loss_and_gradients(plain, batch)
                 same, same_gradients = loss_and_gradients(compiled, batch)
             assert float(same.loss.detach()) == pytest.approx(float(loss.loss.detach()), rel=0.02)
-            # Of all together: the biases of the keys have a gradient of zero, and only noise differs.
-            ours, theirs = (
-                torch.cat([one[name].flatten() for name in gradients]) for one in (same_gradients, gradients)
-            )
-            assert relative_distance(ours, theirs) < 0.1
+            for name, gradient in gradients.items():
+                if name.endswith("key_proj.bias"):  # adds the same to all scores of a query: only noise
+                    largest = 0.1 * gradients[name.replace("key_proj", "query_proj")].norm()
+                    assert max(gradient.norm(), same_gradients[name].norm()) < largest, name
+                else:
+                    assert relative_distance(same_gradients[name], gradient) < 0.1, name
     torch._dynamo.reset()

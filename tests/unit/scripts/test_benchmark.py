@@ -1,5 +1,7 @@
 """Text, FLOPs, progress, commands and processes of the benchmarks."""
 
+import collections
+import itertools
 import json
 import os
 import sys
@@ -9,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from benchmark import command, searching
+from benchmark import command, process, searching
 from benchmark.flops import BACKWARD, flops_per_token
 from benchmark.process import Process, wait_until_idle
 from benchmark.programs import batches, ctranslate2, marian, plain
@@ -110,11 +112,16 @@ def test_disturbed_intervals_do_not_count():
     assert sum_intervals(rates, lambda start, end: True).num_tokens == 2 * 50 + 3 * 20
 
 
+CPUTimes = collections.namedtuple("CPUTimes", ("user", "idle"))
+
+
 def test_a_disturbed_translation_is_no_figure(setting, tmp_path, monkeypatch):
-    translating = base.Translating([sys.executable, "-c", ""], tmp_path / "out", pieces=False)
+    translating = base.Translating(["sleep", "0.3"], tmp_path / "out", pieces=False)
     translator = searching.Translator(ours.Ours(setting), translating, translating, 1)
-    monkeypatch.setattr(searching, "wait_until_idle", lambda: None)
-    monkeypatch.setattr(Process, "others", lambda self, start, end: 1.9)
+    used = itertools.count(0, 10)  # seconds of other processes
+    monkeypatch.setattr(psutil, "cpu_times", lambda: CPUTimes(next(used), 0.0))
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: 0.0)
+    monkeypatch.setattr(process, "SAMPLE", 0.05)
     with pytest.raises(searching.FailedError, match="disturbed by other processes in 4 runs"):
         translator.measure(Timing(1, 1.0, 1.0, busy_ok=False), setting)
     translator.measure(Timing(1, 1.0, 1.0, busy_ok=True), setting)

@@ -12,7 +12,14 @@ import torch
 from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig, load_config
 from seq2attn.sweep.plan import Trial, TrialRun
-from seq2attn.sweep.record import ExperimentFingerprints, changed_parts, write_trial
+from seq2attn.sweep.record import (
+    ExperimentFingerprints,
+    RunRecord,
+    TrainingSummary,
+    changed_parts,
+    write_record,
+    write_trial,
+)
 from seq2attn.sweep.run_sweep import link_prepared_data
 from seq2attn.sweep.worker import _machine_name
 from tests.safe.untrained import CONFIG, LINES, untrained
@@ -117,14 +124,14 @@ def test_initial_weights_that_are_not_there_are_named(recorded: Path) -> None:
         ExperimentFingerprints().fingerprint(experiment)
 
 
-def test_initial_weights_of_an_unfinished_trial_are_refused(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initial_weights_of_an_unfinished_trial_are_refused(recorded: Path) -> None:
     other = untrained(recorded / "other").folder
     run = run_of(load(recorded, f"training.init_from.run_dir={other}"))
     write_trial(TrialRun(Trial((), run.experiment.model_copy(update={"run_dir": other.parent})), seed=1), {})
     (other.parent / "seed-1" / "trial.json").rename(other / "trial.json")
     with pytest.raises(RunError, match=r"`training\.init_from` is a trial that is not finished; finish it first"):
         ExperimentFingerprints().fingerprint(run.experiment)
-    monkeypatch.setattr("seq2attn.sweep.record.read_record", lambda folder: folder)
+    write_record(other, RunRecord(TrainingSummary(1, 1.0, 1, 1.0, 1, 1, "here", "2", "today"), {}))
     assert ExperimentFingerprints().fingerprint(run.experiment)
 
 
