@@ -12,10 +12,10 @@ Punctuation that is not in the vocabulary with its joiners is searched with othe
 from __future__ import annotations
 
 import re
-import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
@@ -100,7 +100,9 @@ def _tokens_with_joiners(line: str) -> Iterator[str]:
 @cache
 def _token_pattern() -> re.Pattern[str]:
     # `\w` lacks the vowel signs and accents that many scripts write as separate characters.
-    marks = "".join(chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] == "M")
+    # Unicode keeps the planes between these ranges for ideographs, and those after them for private use.
+    characters = map(chr, chain(range(0x20000), range(0xE0000, 0xF0000)))
+    marks = "".join(character for character in characters if unicodedata.category(character)[0] == "M")
     return re.compile(rf"(?P<word>[\w{marks}]+|{SPECIAL_TOKENS[UNK]})|\S")
 
 

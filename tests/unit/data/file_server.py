@@ -52,8 +52,8 @@ def serve(files: dict[str, bytes]) -> Iterator[Server]:
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
-            self.wfile.write(content[start : state.break_after])
-            state.break_after = None
+            end, state.break_after = state.break_after, None  # before the client has all, and sets it again
+            self.wfile.write(content[start:end])
             return None
 
         def log_message(self, format: str, *args: object) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import unicodedata
 from collections import Counter
 from io import BytesIO
 from pathlib import Path
@@ -107,6 +108,12 @@ def test_segmentation_into_words() -> None:
     assert tokenizer.convert_ids_to_tokens(tokenizer.encode("a ,b( a")) == ["a", "￭,", "b", "(￭", "a"]
     whitespace = TRAINED["whitespace"]
     assert whitespace.encode("<s> red </s> <pad>") == [UNK, *whitespace.encode("red"), UNK, UNK]
+
+
+def test_each_mark_belongs_to_its_word() -> None:
+    characters = map(chr, range(sys.maxunicode + 1))
+    marks = "".join(character for character in characters if unicodedata.category(character).startswith("M"))
+    assert len(WordTokenizerConfig().segment(f"a{marks}a")) == 1
 
 
 @pytest.mark.parametrize("config", [BPETokenizerConfig(), UnigramTokenizerConfig()])
