@@ -14,7 +14,6 @@ The directory may be untrusted: its files are data, and plug-ins named in its co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +36,6 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import load_tokenizers
 
 HINT = "train it, or give another run directory"
-OVERRIDABLE_SECTIONS = ("search", "data", "evaluation")
-"""Sections of the config that `--set` may change after training."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +54,18 @@ class RunDirectory:
         """The weights for translation."""
         return self.folder / "model.safetensors"
 
-    def load_config(self, overrides: Sequence[str] = ()) -> ExperimentConfig:
-        """The config of the training, with overrides.
+    def load_config(self, overrides: Sequence[str] = (), sections: Sequence[str] = ()) -> ExperimentConfig:
+        """The config of the training, with overrides of `sections`, such as `data.test`.
 
-        Raises RunError if this is no run directory, UserError for an override that training has fixed.
+        Raises RunError if this is no run directory, UserError for an override of another section.
         """
         self.check_exists()
         experiment = load(self.config_path, ExperimentConfig, overrides)
         for override in overrides:
-            if (section := re.split("[.=]", override)[0]) not in OVERRIDABLE_SECTIONS:
-                known = ", ".join(f"`{name}`" for name in OVERRIDABLE_SECTIONS)
-                raise UserError(f"--set {override}: `{section}` cannot change after training; {known} can")
+            key = override.partition("=")[0]
+            if not any(f"{key}.".startswith(f"{section}.") for section in sections):
+                known = ", ".join(f"`{name}`" for name in sections)
+                raise UserError(f"--set {override}: has no effect here; this command uses only {known} of the config")
         return experiment
 
     def check_exists(self) -> None:

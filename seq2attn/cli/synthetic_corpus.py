@@ -128,7 +128,7 @@ def _make(
     from seq2attn.search.config import check_size, resolve_search
 
     folder = RunDirectory(runs[0])
-    config = folder.load_config(overrides)
+    config = folder.load_config(overrides, ["search", "data.filters"])
     search = resolve_search(config.search, beam=beam)
     if beam is None:
         check_size(search, folder.config_path, overrides)

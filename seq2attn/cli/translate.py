@@ -123,7 +123,7 @@ def translate(
     )
     options.check()
     folder = RunDirectory(run)
-    search = folder.load_config(overrides).search
+    search = folder.load_config(overrides, ["search"]).search
     search = resolve_search(search, beam=beam, greedy=greedy, mbr=mbr, long_inputs=long_inputs)
     if beam is None and mbr is None:
         check_size(search, folder.config_path, overrides)

@@ -62,7 +62,7 @@ class EvaluateOptions:
         """The config of a run with these options. Raises UserError if it does not know the tag."""
         metrics = [f"evaluation.metrics=[{','.join(self.metrics)}]"] if self.metrics else []
         tokenize = [f"evaluation.tokenize={self.tokenize}"] if self.tokenize else []
-        experiment = run.load_config([*self.overrides, *metrics, *tokenize])
+        experiment = run.load_config([*self.overrides, *metrics, *tokenize], ["search", "evaluation", "data.test"])
         check_tag(run.load_tokenizers()[0], self.tag)
         return experiment
 

@@ -78,12 +78,17 @@ class TestOptions:
             (["--attention", "a.gif"], "a.gif: cannot draw a `.gif` file; use one of .png, .svg, .pdf, .html"),
             (["--attention", "a.html", "-o", "a.en", "--layer", 2], "there is no layer `2`: its cross-attention has 1"),
             (["--attention", "a.svg", "--attention-kind", "encoder"], NO_ENCODER_ATTENTION),
-            (["--set", "model.decoder.dim=48"], "--set model.decoder.dim=48: `model` cannot change after training"),
+            (["--set", "model.decoder.dim=48"], "--set model.decoder.dim=48: has no effect here; this command uses"),
+            (["--set", "data.filters.max_length=9"], "--set data.filters.max_length=9: has no effect here"),
         ],
     )
     def test_translate(self, mistake, toy: Toy, tmp_path: Path, arguments: list[str], message: str) -> None:
         assert mistake("translate", toy.run, "rot", *arguments).startswith(f"error: {message}")
         assert not list(tmp_path.iterdir())
+
+    def test_distill(self, mistake, toy: Toy) -> None:
+        arguments = ("--source", "in.de", "-o", "out", "--set", "evaluation.tokenize=13a")
+        assert "this command uses only `search`, `data.filters` of" in mistake("distill", toy.run, *arguments)
 
     def test_a_missing_input(self, mistake, toy: Toy, tmp_path: Path) -> None:
         message = "error: in.de: cannot be read: No such file or directory\n"
@@ -108,6 +113,9 @@ class TestOptions:
         assert "a.gif: cannot draw a `.gif` file" in mistake("evaluate", toy.run, "--plot", "a.gif")
         assert mistake("evaluate", toy.run, "--source", "a.de", "--reference", "a.en") == (
             f"error: {Path.cwd()}/a.de: there is no such file\n"
+        )
+        assert mistake("evaluate", toy.run, "--set", "data.filters.max_length=9").endswith(
+            "has no effect here; this command uses only `search`, `evaluation`, `data.test` of the config\n"
         )
         for options in ([], ["--last", 1, "--best", 1]):
             assert mistake("average", toy.run, *options) == "error: give either --last N or --best N\n"
