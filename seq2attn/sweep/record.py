@@ -6,6 +6,7 @@ result.json     written last: a training with a result is finished
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.fingerprint import file_digest, fingerprint, text_options
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.encoders.bert import BertEncoderConfig
@@ -161,7 +163,7 @@ class ExperimentFingerprints:
 
 
 def _input_files(experiment: ExperimentConfig) -> list[Path]:
-    """The files beside the text that a training reads: tokenizers and weights of another run or of BERT, vectors.
+    """The other files that a training reads: tokenizers and weights of another run or of BERT, vectors, plug-ins.
 
     Raises: RunError if `training.init_from` is no run, or a trial that is not finished.
     """
@@ -178,5 +180,6 @@ def _input_files(experiment: ExperimentConfig) -> list[Path]:
     files += [file for one in runs for side in ("source", "target") for file in sorted(one.glob(f"{side}/*"))]
     if isinstance(model.encoder, BertEncoderConfig):
         files += sorted(model.encoder.path.glob("*.safetensors"))
-    vectors = (model.embeddings.source_vectors, model.embeddings.target_vectors)
-    return [*files, *(path for path in vectors if path)]
+    modules = (sys.modules[name].__file__ for name in plugin_modules(experiment))
+    others = (model.embeddings.source_vectors, model.embeddings.target_vectors, *modules)
+    return [*files, *(Path(path) for path in others if path)]

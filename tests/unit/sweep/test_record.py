@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from seq2attn.sweep.record import (
 )
 from seq2attn.sweep.run_sweep import link_prepared_data
 from seq2attn.sweep.worker import _machine_name
+from tests.cli.test_plugin import PARTS
 from tests.safe.untrained import CONFIG, LINES, untrained
 
 FILES = ("train", "dev", "test")
@@ -115,6 +117,17 @@ def test_the_content_of_another_run_and_of_vectors_counts(recorded: Path, option
     (other / "train.log").write_text("read by nobody")
     assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == []
     (other / file).write_bytes(b"changed")
+    assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == ["input files"]
+
+
+def test_the_code_of_a_plug_in_counts(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(recorded)
+    monkeypatch.delitem(sys.modules, "my_parts", raising=False)
+    (recorded / "my_parts.py").write_text(PARTS, encoding="utf-8")
+    run = run_of(load(recorded, "model.encoder={kind: my_parts:MyEncoder}"))
+    write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
+    assert not changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment))
+    (recorded / "my_parts.py").write_text(PARTS.replace("tanh", "sigmoid"), encoding="utf-8")
     assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == ["input files"]
 
 
