@@ -121,7 +121,7 @@ def test_options_that_an_engine_lacks_have_their_default_in_verification_and_com
     assert command is not None
     words = shlex.split(command[0])
     overrides = [words[number + 1] for number, word in enumerate(words) if word == "--set"]
-    asked = resolve_search(run.load_config(overrides).search, beam=None, greedy="--greedy" in words)
+    asked = resolve_search(run.load_config(overrides, ["search"]).search, beam=None, greedy="--greedy" in words)
     TARGET.load(run, where, CPU).translate([], asked, budget=1)
 
 
