@@ -100,7 +100,7 @@ def _tokens_with_joiners(line: str) -> Iterator[str]:
 @cache
 def _token_pattern() -> re.Pattern[str]:
     # `\w` lacks the vowel signs and accents that many scripts write as separate characters.
-    # Unicode keeps the planes between these ranges for ideographs, and those after them for private use.
+    # Of the other planes, 2 and 3 are for ideographs, 4 to 13 unassigned, and 15 and 16 for private use.
     characters = map(chr, chain(range(0x20000), range(0xE0000, 0xF0000)))
     marks = "".join(character for character in characters if unicodedata.category(character)[0] == "M")
     return re.compile(rf"(?P<word>[\w{marks}]+|{SPECIAL_TOKENS[UNK]})|\S")

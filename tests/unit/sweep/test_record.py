@@ -4,7 +4,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -122,12 +121,11 @@ def test_the_content_of_another_run_and_of_vectors_counts(recorded: Path, option
 
 def test_the_code_of_a_plug_in_counts(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(recorded)
-    monkeypatch.delitem(sys.modules, "my_parts", raising=False)
-    (recorded / "my_parts.py").write_text(PARTS, encoding="utf-8")
-    run = run_of(load(recorded, "model.encoder={kind: my_parts:MyEncoder}"))
+    (recorded / "recorded_parts.py").write_text(PARTS, encoding="utf-8")
+    run = run_of(load(recorded, "model.encoder={kind: recorded_parts:MyEncoder}"))
     write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
     assert not changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment))
-    (recorded / "my_parts.py").write_text(PARTS.replace("tanh", "sigmoid"), encoding="utf-8")
+    (recorded / "recorded_parts.py").write_text(PARTS.replace("tanh", "sigmoid"), encoding="utf-8")
     assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == ["input files"]
 
 
