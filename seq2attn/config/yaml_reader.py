@@ -65,7 +65,7 @@ class YAMLReader:
         return reduce(merge, (*bases, tree))
 
     def parse_override(self, text: str) -> YAMLTree:
-        """The mapping of an override such as `model.decoder.dim=256`.
+        """The mapping of an override such as `model.decoder.dim=256`. The nodes above its value have no items.
 
         Raises:
             ConfigError: it has no `=`, or no YAML after it.

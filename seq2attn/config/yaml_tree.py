@@ -115,16 +115,20 @@ def child(value: Any, name: str) -> Any:
 
 
 def merge(base: YAMLTree, over: YAMLTree) -> YAMLTree:
-    """`over` merged into `base`: mappings recursively; other values, and components of another kind, replace."""
+    """`over` merged into `base`: mappings recursively; other values, and components of another kind, replace.
+
+    A component whose kind alone was overridden, such as by `model.encoder.kind=lstm`, is merged too.
+    """
     entries = {**base.entries, **over.entries}
 
     def merged(one: Any, other: Any, names: Names) -> Any:
         if not (isinstance(one, dict) and isinstance(other, dict)):
             return other
-        if over.entries[names].node.start_mark.name == COMMAND_LINE:
-            entries[names] = base.entries[names]  # errors in the mapping have their place in a file rather
-        elif one.get("kind", other.get("kind")) != other.get("kind", one.get("kind")):
+        node, old = over.entries[names].node, base.entries[names].node
+        if node.value and one.get("kind", other.get("kind")) != other.get("kind", one.get("kind")):
             return other
+        if node.start_mark.name == COMMAND_LINE and (old.value or not node.value):
+            entries[names] = base.entries[names]  # errors in the mapping have their place in a file rather
         common = {key: merged(one[key], other[key], (*names, key)) for key in one if key in other}
         return {**one, **other, **common}
 

@@ -29,6 +29,17 @@ TrainingCorpora = Annotated[
 """One corpus, or a list of corpora."""
 
 
+def _none_to_empty(value: Any) -> Any:
+    return {} if value is None else value
+
+
+Corpora = Annotated[
+    dict[str, CorpusConfig],
+    BeforeValidator(_none_to_empty, json_schema_input_type=dict[str, CorpusConfig] | None),
+]
+"""Corpora by name."""
+
+
 def _check_test_names(test: Mapping[str, CorpusConfig]) -> list[FieldError]:
     message = "is also the name of output files: use letters, digits, `_`, `-` and `.`"
     return [FieldError(f"test.{name}", message) for name in test if not re.fullmatch(r"\w[\w.-]*", name)]
@@ -71,8 +82,8 @@ class DataConfig(Config):
     """Training text of the tokenizers and the model: a corpus, or a list of corpora."""
     dev: CorpusConfig
     """Text for validation: early stopping and the choice of checkpoints; never filtered."""
-    test: dict[str, CorpusConfig] = Field(default_factory=dict)
-    """Test sets by name, for `evaluate`; never filtered."""
+    test: Corpora = Field(default_factory=dict)
+    """Test sets by name, for `evaluate`; never filtered. null: none, although an extended file has some."""
     filters: FiltersConfig = FiltersConfig()
     """Filters for training pairs."""
 

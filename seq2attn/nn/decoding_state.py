@@ -1,4 +1,4 @@
-"""Decoding states: nested tuples and frozen dataclasses of tensors [rows, ...], which search repeats and reorders.
+"""Decoding states: nested tuples, named tuples and frozen dataclasses of tensors [rows, ...], which search repeats and reorders.
 
 `torch.utils._pytree` is similar but private. A part of a state that the hypotheses of a sentence share is a
 `SharedState`, which defines these operations itself.
@@ -101,7 +101,8 @@ def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], fn_shared: Callable[[Sh
     elif isinstance(tree, Tensor):
         result = fn(tree)
     elif isinstance(tree, tuple):
-        result = tuple(_rebuild(part, fn, fn_shared) for part in tree)
+        parts = tuple(_rebuild(part, fn, fn_shared) for part in tree)
+        result = type(tree)(*parts) if hasattr(tree, "_fields") else parts
     elif isinstance(tree, SharedState):
         result = fn_shared(tree)
     elif is_dataclass(tree) and not isinstance(tree, type):

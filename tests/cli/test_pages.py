@@ -23,6 +23,7 @@ CORPORA = ROOT.parent / "shared" / "corpora"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "demo", "multi30k", "__pycache__", ".*_cache")
 NOT_RUN = ("bash scripts/demo.sh", "bash scripts/test.sh", "pip install")  # the first in a test of its own
 NUM_UPDATES = {"docs/export.md": 500, "docs/training.md": 60}  # so that sentences do not end by chance, or never
+MODULES = ("my_scores.py", "my_decoders.py", "mine.yaml")
 QUICK = ("README.md", "docs/alignment.md", "docs/extending.md", "docs/faq.md", "docs/index.md", "docs/python.md")
 SLOW = (
     "docs/attention.md", "docs/bert.md", "docs/data.md", "docs/doctor.md", "docs/export.md", "docs/training.md",
@@ -89,8 +90,8 @@ def test_the_commands_and_code_of_a_page_run(
 ) -> None:
     copy_checkout(tmp_path)
     if page == "docs/extending.md":
-        for name, language in (("my_scores.py", "python"), ("mine.yaml", "yaml")):
-            (tmp_path / name).write_text("".join(blocks(page, language)), encoding="utf-8")
+        for name, block in zip(MODULES, [*blocks(page, "python"), *blocks(page, "yaml")], strict=True):
+            (tmp_path / name).write_text(block, encoding="utf-8")
     if page == "docs/translate.md":
         run_all(["seq2attn train configs/phrasebook.yaml"], tmp_path)
     listed = [command for command in commands(page) if "multi30k" not in command]
@@ -119,7 +120,8 @@ def check_alignment(outputs: dict[str, str], home: Path) -> None:
 
 def check_extending(outputs: dict[str, str], home: Path) -> None:
     assert len((home / "my_scores.py").read_text(encoding="utf-8").splitlines()) <= 30
-    assert "my_scores:DistanceScore" in (home / "runs/mine/config.yaml").read_text(encoding="utf-8")
+    for run, kind in (("mine", "my_scores:DistanceScore"), ("my-decoder", "my_decoders:GRUDecoder")):
+        assert kind in (home / f"runs/{run}/config.yaml").read_text(encoding="utf-8")
 
 
 def check_index(outputs: dict[str, str], home: Path) -> None:

@@ -1,6 +1,7 @@
 """Laws of decoding states: immutable values that hypotheses share, though the KV cache is updated in place."""
 
 import itertools
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -24,6 +25,19 @@ def copied(tree):
 
 def assert_equal(one, other):
     torch.testing.assert_close(tensors(one), tensors(other), rtol=0, atol=0)
+
+
+class NamedState(NamedTuple):
+    hidden: torch.Tensor
+    parts: tuple[torch.Tensor | None, ...]
+
+
+def test_a_named_tuple_stays_one():
+    rows = torch.tensor([2, 0])
+    state = NamedState(torch.arange(3), (None, torch.arange(6).view(3, 2)))
+    kept = select_rows(state, rows)
+    assert isinstance(kept, NamedState) and kept.parts[0] is None and kept.hidden.tolist() == [2, 0]
+    assert repeat_rows(kept, 2).hidden.tolist() == [2, 2, 0, 0]
 
 
 @torch.no_grad()

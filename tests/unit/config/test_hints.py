@@ -136,6 +136,21 @@ class TestAnotherKind:
         assert (encoder.kind, encoder.dim, encoder.layers) == ("lstm", 12, 2)
         assert capsys.readouterr().err == ""
 
+    @pytest.mark.parametrize("override", ["encoder={kind: lstm, layers: 1}", "decoder={kind: luong, dim: 8}", "encoder={}"])
+    def test_a_mapping_means_the_same_as_in_a_file(self, write: Write, override: str, tmp_path: Path) -> None:
+        path, (key, value) = write(WHOLE), override.split("=")
+        over = tmp_path / "over.yaml"
+        over.write_text(f"extends: {path}\nmodel: {{{key}: {value}, embeddings: {{dim: 6}}}}", encoding="utf-8")
+        overrides = [f"model.{override}", "model.embeddings.dim=6"]
+        for one in (overrides, overrides[::-1]):
+            assert load(path, ExperimentConfig, one) == load(over, ExperimentConfig)
+
+    def test_a_key_beside_the_mapping(self, write: Write) -> None:
+        overrides = ["model.encoder={kind: lstm, layers: 1}", "model.encoder.dim=8"]
+        for one in (overrides, overrides[::-1]):
+            encoder = load(write(WHOLE), ExperimentConfig, one).model.encoder
+            assert (encoder.kind, encoder.layers, encoder.dim, encoder.dropout) == ("lstm", 1, 8, 0)
+
     def test_overrides_are_never_dropped(self, write: Write) -> None:
         path = write(WHOLE)
         assert load(path, ExperimentConfig, ["search.kind=sample", "search.num_samples=7"]).search.num_samples == 7
@@ -148,6 +163,14 @@ class TestAnotherKind:
     def test_an_unknown_kind_is_the_only_mistake(self, write: Write) -> None:
         text = error_of(write(WHOLE), "search.kind=greedi")
         assert "did you mean `greedy`?" in text and text.endswith("1 mistake in " + str(write(WHOLE)))
+
+
+def test_no_test_sets_although_an_extended_file_has_some(write: Write, tmp_path: Path) -> None:
+    path = write(WHOLE.replace("dev:", "test: {one: {kind: plain, source: a.de, target: a.en}}\n  dev:"))
+    over = tmp_path / "over.yaml"
+    over.write_text(f"extends: {path}\ndata: {{test: null}}\n", encoding="utf-8")
+    assert [*load(path, ExperimentConfig).data.test] == ["one"]
+    assert load(over, ExperimentConfig).data.test == {} == load(path, ExperimentConfig, ["data.test=null"]).data.test
 
 
 class TestOneForAList:
