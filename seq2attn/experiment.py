@@ -136,10 +136,10 @@ class ExperimentConfig(Config):
     """Metrics of translations."""
 
 
-def load_config(path: Path | str, overrides: Sequence[str] = ()) -> ExperimentConfig:
-    """The experiment of a YAML file, with overrides such as `search.beam_size=10`.
+def load_config(path: Path | str, overrides: str | Sequence[str] = ()) -> ExperimentConfig:
+    """The experiment of a YAML file, with one or several overrides such as `search.beam_size=10`.
 
     Raises:
         ConfigError: all mistakes at once, each with its file, line and column.
     """
-    return load(Path(path), ExperimentConfig, overrides)
+    return load(Path(path), ExperimentConfig, [overrides] if isinstance(overrides, str) else overrides)

@@ -22,6 +22,7 @@ from seq2attn.alignment.head_selection import (
 from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError
+from seq2attn.inference.input_checks import enumerate_lines
 from seq2attn.io.files import text_output
 from seq2attn.io.tables import format_table
 from seq2attn.models import Seq2Seq
@@ -29,6 +30,7 @@ from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.tags import lacks_tag
 
 PAIRS_PER_CHUNK = 64
 """Number of pairs whose weights are in memory at a time."""
@@ -93,6 +95,10 @@ class Aligner:
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> None:
     """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments."""
     pairs = list(read_pairs_with_alignments(corpus))
+    untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if lacks_tag(aligner.tokenizers[0], source)]
+    if untagged:
+        message = "no tag, which all training text had; write it before the line"
+        print(f"warning: {enumerate_lines(untagged)}: {message}", file=sys.stderr)
     head, lines, rate = None, list[str](), AlignmentErrorRate()
     for weights, (_, gold) in zip(aligner.attention_weights(pairs), pairs, strict=True):
         if head is None and weights is not None:

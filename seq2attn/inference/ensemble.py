@@ -77,7 +77,7 @@ def load(
     run: Path | str,
     device: str = "auto",
     *,
-    ensemble: Sequence[Path | str] = (),
+    ensemble: Path | str | Sequence[Path | str] = (),
     engine: str = "native",
     export_dir: Path | None = None,
     precision: SearchPrecision = "float32",
@@ -86,7 +86,7 @@ def load(
 ) -> Translator:
     """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Guten Morgen.").text`.
 
-    With `ensemble`, the mean of the probabilities of the run and of these others. `replace_unk` replaces unknown words
+    With `ensemble`, the mean of the probabilities of the run and of this or these others. `replace_unk` replaces unknown words
     of `words` tokenizers by the source words with the most attention. Other options are those of
     `Translator.load`, which names the errors; also raises RunError for a run that cannot be in the ensemble.
     """
@@ -98,7 +98,7 @@ def load(
     if replace_unk:
         check_replaces_unknown_words(first.model, (first.source, first.target))
     members = [first]
-    for other in ensemble:
+    for other in [ensemble] if isinstance(ensemble, Path | str) else ensemble:
         members.append(Translator.load(other, device, precision=precision, allow_code=allow_code))
         _check_member(members[-1], Path(other), first, Path(run))
     translator = EnsembleTranslator(members, precision) if ensemble else first

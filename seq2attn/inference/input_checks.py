@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from seq2attn.data.inspection import MAX_UNKNOWN_SHARE, CorpusReport, TextStyle
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.tags import lacks_tag
 
 MAX_EXAMPLES = 5
 """Maximum number of lines that a warning names; it counts the others."""
@@ -34,14 +34,13 @@ class InputChecker:
 
     def add_lines(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
         """Count the next lines."""
-        needs_tag = isinstance(tokenizer, TaggedTokenizer) and tokenizer.required
         for number, one in enumerate(lines, self.num_lines + 1):
             self._style.add(one.line)
             self.num_tokens += one.num_tokens
             self.num_unknown += one.num_unknown
             if one.num_unknown:
                 self._with_unknown.append(number)
-            if needs_tag and one.num_tokens and not tokenizer.split_tag(one.line)[0]:
+            if lacks_tag(tokenizer, one.line):
                 self._lines[UNTAGGED].append(number)
             if one.warning is not None:
                 self._lines[one.warning].append(number)

@@ -13,14 +13,14 @@ from pathlib import Path
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.source_limit import model_source_limit
-from seq2attn.inference.input_checks import enumerate_lines
+from seq2attn.inference.input_checks import UNTAGGED, enumerate_lines
 from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.translate_ids import retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tags import add_tag
+from seq2attn.tokenizers.tags import add_tag, lacks_tag
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 
 WINDOW = 1024
@@ -94,15 +94,20 @@ def _format(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
 def _print_warnings(
     run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], tag: str | None
 ) -> None:
-    """Warnings about pairs whose log-probabilities are hard to compare: long sources, unknown tokens, empty sides."""
+    """Warnings about pairs whose log-probabilities are hard to compare: no tag, long sources, unknown tokens, empty sides."""
     limit = model_source_limit(run.load_config())
-    one_sided, long, unknown = list[int](), list[int](), 0
+    untagged, one_sided, long, unknown = list[int](), list[int](), list[int](), 0
     for number, (source, target) in enumerate(pairs, start=1):
+        tagged = add_tag(source, tag)
+        if lacks_tag(tokenizers[0], tagged):
+            untagged.append(number)
         if bool(source.strip()) != bool(target.strip()):
             one_sided.append(number)
-        if len(tokenizers[0].encode(add_tag(source, tag))) > limit.max_tokens:
+        if len(tokenizers[0].encode(tagged)) > limit.max_tokens:
             long.append(number)
         unknown += tokenizers[1].encode(target).count(UNK)
+    if untagged:
+        print(f"warning: {enumerate_lines(untagged)}: {UNTAGGED}", file=sys.stderr)
     if one_sided:
         print(f"warning: {enumerate_lines(one_sided)}: one side is empty; scored nevertheless", file=sys.stderr)
     if long:

@@ -131,6 +131,8 @@ def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> I
 
 def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     """The ids of a prefix of translations. Raises UserError for text with unknown tokens, and from right to left."""
+    if not text:
+        return ()
     if _SURROGATES.search(text):
         raise UserError(f"no translation can begin with {text!r}: it is not valid Unicode")
     if is_right_to_left(tokenizer):

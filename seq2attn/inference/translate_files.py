@@ -17,7 +17,7 @@ from seq2attn.inference.glossary import TermCounts, load_glossary
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
-from seq2attn.io.files import text_output
+from seq2attn.io.files import STANDARD_STREAM, text_output
 from seq2attn.io.text_lines import BOM, escape_breaks, open_lines, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import SearchConfig
@@ -146,8 +146,10 @@ def _read_input(options: TranslateOptions, stack: ExitStack) -> Iterator[list[by
     if options.sentences:
         paths = filter(os.path.isfile, options.sentences)  # Path.is_file raises OSError for a long sentence
         print_warnings(f"the file name `{path}` is translated, not the file: give -i {path}" for path in paths)
+        if options.sentences == (str(STANDARD_STREAM),):
+            print_warnings(["`-` is translated, not standard input: leave it out"])
         return _with_first_alone(iter([[os.fsencode(sentence) for sentence in options.sentences]]), options)
-    if options.input_file is None:
+    if options.input_file in (None, STANDARD_STREAM):
         if sys.stdin is None:  # closed by the parent process
             raise UserError("there is no standard input; give sentences or --input")
         return _with_first_alone(read_line_batches(sys.stdin.buffer), options)

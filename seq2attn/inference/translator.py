@@ -186,7 +186,8 @@ class Translator:
         translations = list(
             translator.translate_iterable(
                 [lines] if isinstance(lines, str) else lines,
-                resolve_search(search or self.search, beam=beam_size),
+                search,
+                beam_size=beam_size,
                 num_hypotheses=num_hypotheses,
                 prefix=prefix,
                 attention=attention,
@@ -201,28 +202,30 @@ class Translator:
         lines: Iterable[str],
         search: SearchConfig | None = None,
         *,
+        beam_size: int | None = None,
         num_hypotheses: int | None = None,
         prefix: str | Iterable[str] = "",
         attention: bool = False,
         window: int = 4096,
         checker: InputChecker | None = None,
     ) -> Iterator[Translation]:
-        """The translations of `lines` one by one, for long or endless input.
+        """The translations of `lines` one by one, for long or endless input. For the arguments see `translate`.
 
         Lines are read `window` at a time, and lines of similar lengths are translated together. A line that is too long
         is split or truncated, as `search.lengths.long_inputs` says. Warnings are collected in `checker`, which may have
         those of earlier lines; without it, they are given at the end.
         """
-        search = search or self.search
+        if isinstance(lines, str):
+            raise TypeError("`lines` is one string: give a list, or use `translate`")
+        search = resolve_search(search or self.search, beam=beam_size)
         check_num_hypotheses(search, 1 if num_hypotheses is None else num_hypotheses)
         checks = InputChecker(self.training_report) if checker is None else checker
         pairs = ((line, prefix) for line in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
         while batch := list(islice(pairs, window)):
             number = checks.num_lines + 1
-            encoded = [self.encode(line, search.lengths) for line, _ in batch]
             encoded = [
-                replace(line, prefix=encode_prefix(self.target, begin)) if begin else line
-                for line, (_, begin) in zip(encoded, batch, strict=True)
+                replace(self.encode(line, search.lengths), prefix=encode_prefix(self.target, begin))
+                for line, begin in batch
             ]
             checks.add_lines(encoded, self.source)
             own_seed = search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search

@@ -25,6 +25,8 @@ from seq2attn.errors import RunError, UserError
 
 MAX_FILE_BYTES = 2**25
 """Maximum size of a file that is read into memory: a vocabulary of a million words has half of it."""
+STANDARD_STREAM = Path("-")
+"""The path that means standard input or output on the command line."""
 FORMAT_VERSION = 1
 """Version of run directories, exports, prepared data and sweep results."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -122,8 +124,8 @@ def output(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def text_output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
-    """Standard output, or the text of a file as `output` writes it."""
-    if path is None:
+    """Standard output, for None and `-`, or the text of a file as `output` writes it."""
+    if path is None or path == STANDARD_STREAM:
         yield sys.stdout
         sys.stdout.flush()
     else:

@@ -107,6 +107,12 @@ class TaggedTokenizer(Tokenizer):
             yield ([tags_by_id[id] for id in run] if is_tags else []), run
 
 
+def lacks_tag(tokenizer: Tokenizer, line: str) -> bool:
+    """True for text without a tag where all training text had one."""
+    is_required = isinstance(tokenizer, TaggedTokenizer) and tokenizer.required
+    return is_required and bool(line.strip()) and not tokenizer.split_tag(line)[0]
+
+
 def load_tags(tokenizer: Tokenizer, folder: Path, fix: str) -> Tokenizer:
     """The tokenizer with the tags saved beside it, if any. Raises RunError for a file that does not list tags."""
     path = folder / TAGS_FILE

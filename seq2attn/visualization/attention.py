@@ -12,6 +12,7 @@ from seq2attn.io.files import output
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.visualization.attention_map import (
     DEFAULT_COLOR_SCALE,
+    LEGENDS,
     MEAN,
     AttentionKind,
     AttentionMap,
@@ -35,6 +36,11 @@ class AttentionSelection:
     head: str | int | None = None  # from 1, "mean" or "all"; None: all; in text mean
     whole_words: bool = False  # pool subword tokens
     color_scale: ColorScale = DEFAULT_COLOR_SCALE
+
+    def __post_init__(self) -> None:
+        """Check the color scale. Raises UserError."""
+        if self.color_scale not in LEGENDS:
+            raise UserError(f"there is no color scale `{self.color_scale}`; use {', '.join(LEGENDS)}")
 
     def select(
         self, weights: AttentionWeights, kind: AttentionKind = "cross", *, layer: str = "top", head: str = "all"
@@ -77,7 +83,7 @@ def attention_text(
 
 
 def draw_attention(
-    weights: AttentionWeights | Sequence[AttentionWeights],
+    weights: AttentionWeights | Sequence[AttentionWeights | None],
     path: Path | str,
     selection: AttentionSelection = DEFAULT_SELECTION,
     *,
@@ -85,9 +91,13 @@ def draw_attention(
 ) -> None:
     """A picture of one sentence (.png, .svg, .pdf), or a page (.html) of one or several; `run` is in the title.
 
-    Raises UserError when there is no such attention, or `path` has another suffix.
+    None, as of an empty line, is left out. Raises UserError when there is no such attention or no sentence, for a
+    picture of several sentences, or when `path` has another suffix.
     """
-    sentences = [weights] if isinstance(weights, AttentionWeights) else list(weights)
+    given = [weights] if isinstance(weights, AttentionWeights) else weights
+    sentences = [one for one in given if one is not None]
+    if not sentences:
+        raise UserError("there is no attention to draw: there are no sentences, or all are empty")
     path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
         maps = [selection.select_all(sentence) for sentence in sentences]

@@ -70,6 +70,15 @@ def test_the_name_of_a_file_is_translated_with_a_warning(invoke: Invoke, run: Ru
     assert "warning: the file name `input.de` is translated, not the file: give -i input.de\n" in done.err
 
 
+def test_a_dash_is_standard_input_or_output(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
+    expected = invoke("translate", run.folder, given=GIVEN).out
+    assert expected.count("\n") == GIVEN.count(b"\n")
+    assert invoke("translate", run.folder, "-i", "-", "-o", "-", given=GIVEN).out == expected
+    assert not (tmp_path / "-").exists()
+    done = invoke("translate", run.folder, "-", given=GIVEN)
+    assert done.out.count("\n") == 1 and "warning: `-` is translated, not standard input: leave it out\n" in done.err
+
+
 def test_an_empty_line_has_no_attention_to_draw(invoke: Invoke, run: RunDirectory) -> None:
     command = "translate", run.folder, "--attention"
     for given, file, message in (

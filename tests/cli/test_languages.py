@@ -96,6 +96,11 @@ def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
     write_lines(tmp_path / "answers", ["la réponse"])
     french, english = (float(invoke("score", "run", *PAIR, "--tag", tag).out) for tag in ("2fr", "2en"))
     assert french > english
+    write_lines(tmp_path / "both", ["<2fr> haus baum", "", "haus baum"])
+    write_lines(tmp_path / "three", ["la réponse", "", "la réponse"])
+    for command in ("score", "align"):
+        error = invoke(command, "run", "--source", "both", "--target", "three").err
+        assert error.count("warning: line 3: no tag, which all training text had") == 1 == error.count("no tag")
     own_set = ["--source", "lines", "--reference", "answers"]
     invoke("evaluate", "run", "--greedy", *own_set, "--tag", "2fr")
     assert (tmp_path / "run/evaluation/lines.txt").read_text(encoding="utf-8") == "la réponse\n"

@@ -101,7 +101,7 @@ def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
     with pytest.raises(UserError, match="no translation can begin with 'ba': the model writes from right to left"):
         load(right.folder).translate("ba", prefix="ba")
     with pytest.raises(UserError, match="one writes from left to right, the other from right to left"):
-        load(left.folder, ensemble=[right.folder])
+        load(left.folder, ensemble=str(right.folder))
     error = invoke_in(corpus, "export", right.folder, "--to", "onnx", code=2).err
     assert "its target tokens are in reverse order" in error and not (right.folder / "onnx").exists()
     shared = {"run_dir": str(left.folder), "reverse_source": True}

@@ -52,6 +52,15 @@ def test_a_string_has_one_translation_and_lines_have_a_list() -> None:
     assert translation.source_tokens == ("a", "few", "words")
     endless = (line for _ in iter(int, 1) for line in LINES)
     assert next(one.translate_iterable(endless, window=5)).source_tokens == ("a", "few", "words")
+    with pytest.raises(TypeError, match="use `translate`"):
+        next(one.translate_iterable("a few words"))
+
+
+def test_a_beam_size_means_the_same_for_a_list_and_an_iterable() -> None:
+    one = translator()
+    together, each = one.translate(LINES, GREEDY, beam_size=4), one.translate_iterable(LINES, GREEDY, beam_size=4)
+    assert together == list(each)
+    assert {len(translation.alternatives) for translation in together if translation.tokens} == {3}
 
 
 def test_samples_of_equal_lines_differ_between_windows_and_follow_the_seed() -> None:

@@ -69,6 +69,11 @@ def test_unknown_layers_heads_and_kinds_are_errors(selection: AttentionSelection
         assert message in str(error.value)
 
 
+def test_an_unknown_color_scale_is_an_error() -> None:
+    with pytest.raises(UserError, match="there is no color scale `rows`; use max, row, 0-1"):
+        AttentionSelection(color_scale="rows")  # type: ignore[arg-type]
+
+
 def test_a_missing_kind_of_attention_is_an_error() -> None:
     with pytest.raises(UserError, match=r"the model has no cross-attention; it has encoder self-attention"):
         AttentionSelection().select(random_weights(decoder=False))
@@ -120,5 +125,8 @@ def test_a_picture_shows_one_sentence(tmp_path) -> None:
         draw_attention(weights, tmp_path / "a.bmp")
     assert not list(tmp_path.iterdir())
     draw_attention(weights, tmp_path / "new" / "a.svg", AttentionSelection("encoder", whole_words=True))
-    draw_attention(weights, tmp_path / "a.html")
+    draw_attention([None, weights, None], tmp_path / "a.html")
+    with pytest.raises(UserError, match="there is no attention to draw"):
+        draw_attention([None], tmp_path / "b.html")
+    assert len(page_data((tmp_path / "a.html").read_text(encoding="utf-8"))["sentences"]) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"new", "a.html"}
