@@ -22,12 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import seq2attn
 from seq2attn.config.base import FieldError
 from seq2attn.config.load import dump, errors_at, load
 from seq2attn.errors import ConfigError, CorruptFileError, RunError, UserError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.files import FORMAT_VERSION, atomic_path, check_format, read_object, write_bytes, write_json
+from seq2attn.io.files import MANIFEST, atomic_path, check_format, read_object, write_bytes, write_manifest
 from seq2attn.io.weights import WEIGHTS_HINT, is_corrupt, read_metadata
 from seq2attn.models import Seq2Seq
 from seq2attn.models.build import Vocabularies, check_vocabularies, load_model, save_weights
@@ -72,7 +71,7 @@ class RunDirectory:
         """Raises RunError if this is no run directory, or has another format version."""
         if not self.config_path.is_file():
             raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {HINT}")
-        manifest = self.folder / "run.json"
+        manifest = self.folder / MANIFEST
         check_format(read_object(manifest, HINT), manifest, HINT)
 
     def config_error(self, mistakes: Sequence[FieldError], overrides: Sequence[str] = ()) -> ConfigError:
@@ -80,9 +79,9 @@ class RunDirectory:
         return errors_at(self.config_path, ExperimentConfig, mistakes, overrides)
 
     def save_config(self, experiment: ExperimentConfig) -> None:
-        """Write the resolved config, then the format version."""
+        """Write the resolved config, then the manifest."""
         write_bytes(self.config_path, dump(experiment).encode())
-        write_json(self.folder / "run.json", {"format": FORMAT_VERSION, "seq2attn": seq2attn.__version__})
+        write_manifest(self.folder)
 
     def load_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Tokenizers of source and target. Raises RunError if files are missing or do not match."""

@@ -21,6 +21,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+import seq2attn
 from seq2attn.errors import RunError, UserError
 
 MAX_FILE_BYTES = 2**25
@@ -29,6 +30,8 @@ STANDARD_STREAM = Path("-")
 """The path that means standard input or output on the command line."""
 FORMAT_VERSION = 1
 """Version of run directories, exports, prepared data and sweep results."""
+MANIFEST = "run.json"
+"""The file that makes a folder a run directory: the version of the format of its files."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, whose errors name no file."""
 
@@ -147,6 +150,11 @@ def sha256_json(value: Any) -> str:
 def write_json(path: Path, content: Any) -> None:
     """Atomic write of `content` as indented JSON."""
     write_bytes(path, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def write_manifest(folder: Path) -> None:
+    """Make `folder` a run directory."""
+    write_json(folder / MANIFEST, {"format": FORMAT_VERSION, "seq2attn": seq2attn.__version__})
 
 
 def open_regular(path: Path) -> BufferedReader:

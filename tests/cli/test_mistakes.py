@@ -51,6 +51,35 @@ class TestRun:
         assert f"error: {run_copy}/data/train: the prepared ids are not of these tokenizers" in resumed
 
 
+    @pytest.mark.parametrize("name", ["config.yaml", "source/train.de", "target/train.en", "data/train/train.de"])
+    @pytest.mark.parametrize("command_", ["train", "prepare"])
+    def test_files_of_others_are_not_replaced(self, mistake, tmp_path: Path, command_: str, name: str) -> None:
+        write_toy(tmp_path)
+        path = tmp_path / "project" / name
+        path.parent.mkdir(parents=True)
+        path.write_text("my own\n", encoding="utf-8")
+        message = mistake(command_, "toy.yaml", "--set", "run_dir=project")
+        first = name.partition("/")[0]
+        assert message.startswith(f"error: project: `{first}` would be replaced, and is not of a run; set another `run_")
+        files = {file.relative_to(tmp_path / "project") for file in (tmp_path / "project").rglob("*") if file.is_file()}
+        assert files <= {Path(name), Path("run.lock")} and path.read_text(encoding="utf-8") == "my own\n"
+
+    def test_a_preparation_that_was_interrupted_goes_on(self, invoke: Invoke, tmp_path: Path) -> None:
+        write_toy(tmp_path)
+        (tmp_path / "runs/toy").mkdir(parents=True)
+        (tmp_path / "runs/toy/notes.txt").write_text("mine\n", encoding="utf-8")
+        train = tmp_path / "text/train.de"
+        content = train.read_bytes()
+        train.write_bytes(content + b"\xff\n")
+        invoke("train", "toy.yaml", code=2)
+        train.write_bytes(content)
+        invoke("prepare", "toy.yaml")
+        for file in ("data/prepared.json", "config.yaml"):  # those that are written last
+            (tmp_path / "runs/toy" / file).unlink()
+        invoke("train", "toy.yaml", "--set", "training.max_duration=[2 updates]")
+        assert (tmp_path / "runs/toy/model.safetensors").is_file() and (tmp_path / "runs/toy/notes.txt").is_file()
+
+
 class TestOptions:
     def test_train(self, mistake, toy: Toy) -> None:
         message = mistake("train", toy.config, "--resume", "--resume-if-exists")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seq2attn.errors import RunError
-from seq2attn.io.files import remove_dir
+from seq2attn.io.files import MANIFEST, remove_dir
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
     FROZEN_PREFIX,
@@ -21,15 +21,21 @@ from seq2attn.training.checkpoints.checkpoint import (
 
 MIN_RESUMABLE = 2
 """Minimum number of checkpoints with optimizer state, in case one is corrupt."""
+PREPARED_FILES = ("config.yaml", "source", "target", "data")
+"""What the preparation of a training writes, and the usual names of a project's own files."""
 
 
 def refuse_existing_training(run: Path) -> None:
-    """Raises RunError if `run` contains a training or a model, whose tokenizers and weights must not change."""
-    fix = "set another `run_dir` (--set run_dir=DIR), or remove the folder"
+    """Raises RunError for a folder with files that must not be replaced: a training, a model, or no files of a run."""
+    other_folder = "set another `run_dir` (--set run_dir=DIR)"
+    fix = f"{other_folder}, or remove the folder"
     if checkpoint_folders(run):
         raise RunError(f"{run}: already contains a training; resume it with `train --resume`, {fix}")
     if (run / WEIGHTS_FILE).exists():
         raise RunError(f"{run}: already contains a model, and no checkpoint to resume; {fix}")
+    others = [name for name in PREPARED_FILES if (run / name).exists()]
+    if others and not (run / MANIFEST).exists():
+        raise RunError(f"{run}: `{others[0]}` would be replaced, and is not of a run; {other_folder}")
 
 
 def validated_checkpoints(run: Path) -> list[Checkpoint]:
