@@ -28,6 +28,10 @@ class AlignmentFunction(AttentionComponent, ABC):
         """Log-probability [B, H, T] of sampled weights, times the weight of their loss; None without sampling."""
         return None
 
+    def expected_weights(self, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+        """Expectation [B, H, T, S] of sampled weights: what is returned and guided. The weights without sampling."""
+        return weights
+
 
 class GlobalAlignment(AlignmentFunction):
     """Global alignment: softmax over all source tokens (Bahdanau et al. 2015, eq. 6; Luong et al. 2015, eq. 7)."""

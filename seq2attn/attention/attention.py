@@ -146,7 +146,7 @@ class Attention(nn.Module):
         score_state, alignment_state = (None if x is None else fold_beams(x, sentences) for x in state)
         q = self.score.project_query(query, position)
         info = QueryInfo(query, position, score_state, memory.mask)
-        weights = sample_log_prob = None
+        weights = expected = sample_log_prob = None
         if self._uses_sdpa() and not need_weights and not prefers_unfused(q, memory.keys):
             context = self._sdpa(q, memory, info, causal=causal)
         else:
@@ -154,6 +154,7 @@ class Attention(nn.Module):
             scores = scores if memory.bias is None else scores + memory.bias
             mask = expand_mask(memory, query.size(1), causal=causal)
             weights = self.alignment(scores, mask, QueryInfo(query, position, alignment_state))
+            expected = self.alignment.expected_weights(scores, mask, weights) if need_weights else None
             sample_log_prob = self.alignment.sample_log_prob(scores, mask, weights)
             values = repeat_kv(memory.values, self.score.heads)
             context = self.dropout(weights).to(values.dtype) @ values
@@ -161,7 +162,7 @@ class Attention(nn.Module):
         return AttentionOutput(
             context,
             state if weights is None else self._update_state(state, weights),
-            unfold_beams(weights, rows) if weights is not None and need_weights else None,
+            None if expected is None else unfold_beams(expected, rows),
             None if sample_log_prob is None else sample_log_prob.sum(1).reshape(rows, steps),
         )
 

@@ -24,6 +24,10 @@ class HardAlignment(AlignmentFunction):
         """scores [B, H, T, S], mask -> weights [B, H, T, S], a single 1 in each row that is not masked"""
         return self.sample(scores, mask) if self.training else one_hot(scores, mask)
 
+    def expected_weights(self, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+        """The softmax of the scores in training; at inference the weights, which are no samples."""
+        return masked_softmax(scores, mask) if self.training else weights
+
     @abstractmethod
     def sample(self, scores: Tensor, mask: Tensor) -> Tensor:
         """A sample of the softmax of the scores, as weights."""
@@ -33,7 +37,8 @@ class ReinforceAlignment(HardAlignment):
     """Hard attention trained by REINFORCE (Williams 1992; Xu et al. 2015, eq. 11 and 12).
 
     Samples have no gradient; `training.loss` adds the term with their log-probabilities. As in their section 4.1, a
-    share of the queries gets the expected weights instead, so that the decoder learns early to use the attention.
+    share of the queries gets the expected weights instead, so that the decoder learns early to use the attention; the
+    paper draws once for a sentence. Its entropy term is left out.
     """
 
     def __init__(self, weight: float, expected_share: float) -> None:

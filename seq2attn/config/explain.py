@@ -121,6 +121,8 @@ def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: Va
             plugin_hint = "; a plug-in is written `package.module:Class`"
             hint = plugin_hint if "." in kind else suggest_or_list(kind, _expected_kinds(detail))
             return tree.diagnostic((*names, "kind"), f"`{key}` has no kind `{kind}`{hint}")
+        case "too_short" if detail["ctx"]["min_length"] == 1:
+            return tree.diagnostic(names, f"`{key}` is empty; give at least one")
         case _:
             text = detail["msg"].replace(" after validation", "")
             message = f"`{key}`: {text[0].lower()}{text[1:]}"
@@ -136,7 +138,8 @@ def _hint_of_key(names: Names, owner: type[Config] | None) -> str:
     ours = OUR_KEYS.get(name.lower().replace("-", "_"), "")
     section = ".".join(names[:-1])
     is_of_another_kind = f"`{section}.{name}`" in ours or (ours.startswith(f"`{name}` of") and f"`{section}`" in ours)
-    if ours and not is_of_another_kind:
+    is_here = not section and (ours == "`kind`" or ours.startswith(f"`{name}`"))  # no place for it, or its own
+    if ours and not is_of_another_kind and not is_here:
         return f"; seq2attn calls it {ours}"
     return look_alike(name) or suggest_or_list(name, fields)
 

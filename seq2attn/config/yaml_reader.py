@@ -24,6 +24,8 @@ from seq2attn.io.files import open_regular
 _YAML = "tag:yaml.org,2002:"
 _TEXT = {_YAML + name for name in ("str", "timestamp", "value")}
 _KNOWN = _TEXT | {_YAML + name for name in ("int", "float", "bool", "null", "map", "seq")}
+_OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+$|[^:]*:)")
+"""Numbers that YAML 1.1 reads in base 8, such as 010, and in base 60, such as 1:30."""
 MAX_FILE_BYTES = 2**18
 """Maximum size of a config file."""
 MAX_VALUES = 2**16
@@ -189,9 +191,12 @@ class YAMLReader:
         if self._is_text(node) and problem is None and node.tag not in _TEXT:
             try:
                 value = yaml.SafeLoader("").construct_object(node)
-                if not isinstance(value, int) or -(2**63) <= value < 2**63:
+                if _OTHER_BASE.match(node.value):
+                    problem = f"YAML reads {node.value} as {value}: write it in decimal, or in quotes if it is text"
+                elif not isinstance(value, int) or -(2**63) <= value < 2**63:
                     return value
-                problem = "this number is too large"
+                else:
+                    problem = "this number is too large"
             except (LookupError, ValueError, OverflowError, yaml.YAMLError):
                 problem = f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"
         if problem:

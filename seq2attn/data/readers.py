@@ -24,7 +24,7 @@ class _CorpusConfig(Config):
 
     tag: Annotated[str, Field(pattern=NAME)] | None = None
     """A name such as `2en` or `news`; the token `<2en>` is put before each source: see docs/data.md."""
-    repeat: Annotated[float, Field(gt=0, le=1000)] = 1
+    repeat: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """How often each pair is in an epoch of training; a fraction is a random sample of the pairs, new in each epoch."""
 
     def pairs(self) -> Iterator[Pair]:

@@ -38,7 +38,7 @@ def resolve_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.empty(0, device=device).cpu()  # not of `meta`, which has no values
     except (RuntimeError, AssertionError, NotImplementedError):
         gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
         known = ", ".join(["auto", "cpu", *gpus])

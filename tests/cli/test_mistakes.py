@@ -91,7 +91,7 @@ class TestOptions:
     @pytest.mark.parametrize("name", ["translate", "evaluate", "score", "align", "align --select-head --gold none"])
     def test_devices(self, mistake, toy: Toy, name: str) -> None:
         files = ("--source", toy.folder / "text/short.de", "--target", toy.folder / "text/short.en")
-        for device in ("foo", "cuda:99"):
+        for device in ("foo", "cuda:99", "meta"):
             more = files if name.startswith(("score", "align")) else ()
             message = mistake(*name.split(), toy.run, *more, "--device", device)
             assert message.startswith(f"error: there is no device `{device}` here; known: auto, cpu")

@@ -100,6 +100,19 @@ def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
     torch.testing.assert_close(TrainingLoss(net, 0.1, guided)(collate(PAIRS)).loss, plain.loss)
 
 
+@pytest.mark.parametrize("align", ["hard-reinforce", "hard-gumbel"])
+def test_hard_attention_is_guided_by_its_distribution(align):
+    """Not by the sample: a linked position that it misses has a weight, and a gradient."""
+    net, batch = model("gru", "luong-feeding", "additive", align).train(), aligned_batch()
+    weights = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
+    reached = batch.source_mask[:, None, None, None].expand_as(weights)
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert ((weights > 0) == reached).all()
+    scores = [value for key, value in net.named_parameters() if ".score." in key]
+    loss, _ = guided_alignment_loss(weights[:, 0, 0], batch.alignment_targets)
+    assert loss < 20 and all(gradient.any() for gradient in torch.autograd.grad(loss, scores))
+
+
 def guided(folder, run, *, resume=False, guide=None, **options):
     """A training on reversed text, with its word alignments."""
     lines = (folder / "train.src").read_text().splitlines()

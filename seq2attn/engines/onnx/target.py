@@ -47,6 +47,8 @@ class OnnxTarget(ExportTarget):
         for (part, path), graph in zip(paths.items(), build_graphs(model), strict=True):
             try:
                 graph.save(path)
+            except OSError:  # such as a full disk
+                raise
             except Exception as error:  # of any class, as the exporter runs the component
                 reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
                 message = f"{ENGINE_NAME} has no export of this {part}: {reason}"

@@ -96,6 +96,7 @@ class TestHints:
             ("search.length_penalty=gnmt", "; did you mean `lengths.length_penalty`?"),
             ("search.max_source_length=9", "; did you mean `lengths.max_source_length`?"),
             ("beam_size=5", "; seq2attn calls it `search.beam_size`"),
+            ("name=mine", "; known: run_dir, data, tokenizer, model, training, search, evaluation"),
             ("model.decoder.attention={algn: {kind: global}}", "; did you mean `align`?"),
         ],
     )

@@ -1,5 +1,6 @@
 """All configs of the repository are valid, their models can be built, and their text can be fetched."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from seq2attn.config.load import load
+from seq2attn.config.load import dump, load
 from seq2attn.data.corpora import CORPORA
+from seq2attn.data.fingerprint import text_options
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters, dry_run_summary
 from seq2attn.training.optimizers import AdadeltaConfig, OptimizerConfig, SGDConfig
@@ -44,6 +46,18 @@ def test_it_builds(path: Path) -> None:
     experiment = load(path, ExperimentConfig)
     assert "all parts" in dry_run_summary(experiment.model, experiment.tokenizer)
     assert experiment.run_dir == Path("runs") / name(path)
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=name(path)) for path in BUILT])
+def test_its_text_is_the_same_when_its_dump_is_read(path: Path, tmp_path: Path) -> None:
+    """A training that resumes with the config of its run does not prepare its text again."""
+    experiment, saved = load(path, ExperimentConfig), tmp_path / "config.yaml"
+    saved.write_text(dump(experiment), encoding="utf-8")
+    one, other = (
+        json.dumps(text_options((*each.data.train, each.data.dev), each.data.filters, each.tokenizer))
+        for each in (experiment, load(saved, ExperimentConfig))
+    )
+    assert one == other
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=name(path)) for path in BUILT if path.parent != CONFIGS])

@@ -162,7 +162,7 @@ def experiment(folder: Path, data: dict[str, Any], **changes: Any) -> Path:
         ({"train": [A, {**B, "repet": 2}]}, "unknown key `data.train.1.repet`; did you mean `repeat`?"),
         ({"train": [A, {**B, "repeat": 0}]}, "`data.train.1.repeat` should be greater than 0, not 0"),
         ({"train": {**A, "kind": "tvs"}}, "`data.train` has no kind `tvs`; did you mean `tsv`?"),
-        ({"train": []}, "`data.train`: tuple should have at least 1 item"),
+        ({"train": []}, "`data.train` is empty; give at least one"),
         ({"train": [A, {**B, "tag": "<2en>"}]}, "`data.train.1.tag`: string should match pattern"),
         ({"train": {**A, "tag": "unk"}}, "`data.train.tag`: `<unk>` is a special token; use another name"),
         ({"train": [A, B], "dev": {**A, "tag": "2de"}}, TAG),
