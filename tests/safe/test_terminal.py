@@ -201,6 +201,13 @@ def test_a_full_disk_leaves_no_partial_file(run: RunDirectory, invoke: Invoke, n
     assert not [*Path().glob(f"{name}*")]
 
 
+def test_a_full_disk_is_no_fault_of_a_component(run: RunDirectory, invoke: Invoke) -> None:
+    with small_disk():
+        error = invoke("export", run.folder, "exported", "--to", "onnx", code=2).err
+    assert "File too large" in error and "config.yaml" not in error
+    assert not [*Path().glob("exported*")]
+
+
 def test_two_writers_of_one_file(tmp_path: Path) -> None:
     """The last complete file stays, and the previous one until then."""
     file = tmp_path / "it"
