@@ -68,14 +68,8 @@ class TestRun:
         write_toy(tmp_path)
         (tmp_path / "runs/toy").mkdir(parents=True)
         (tmp_path / "runs/toy/notes.txt").write_text("mine\n", encoding="utf-8")
-        train = tmp_path / "text/train.de"
-        content = train.read_bytes()
-        train.write_bytes(content + b"\xff\n")
-        invoke("train", "toy.yaml", code=2)
-        train.write_bytes(content)
-        invoke("prepare", "toy.yaml")
-        for file in ("data/prepared.json", "config.yaml"):  # those that are written last
-            (tmp_path / "runs/toy" / file).unlink()
+        invoke("train", "toy.yaml", "--set", "data.train.repeat=0.001", code=2)  # once the tokenizers are trained
+        assert {path.name for path in (tmp_path / "runs/toy").iterdir()} >= {"source", "target", "notes.txt"}
         invoke("train", "toy.yaml", "--set", "training.max_duration=[2 updates]")
         assert (tmp_path / "runs/toy/model.safetensors").is_file() and (tmp_path / "runs/toy/notes.txt").is_file()
 
