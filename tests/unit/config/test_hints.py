@@ -147,10 +147,10 @@ class TestAnotherKind:
             assert load(path, ExperimentConfig, one) == load(over, ExperimentConfig)
 
     def test_a_key_beside_the_mapping(self, write: Write) -> None:
-        overrides = ["model.encoder={kind: lstm, layers: 1}", "model.encoder.dim=8"]
+        overrides = ["model.encoder={kind: lstm}", "model.encoder.dim=8"]
         for one in (overrides, overrides[::-1]):
             encoder = load(write(WHOLE), ExperimentConfig, one).model.encoder
-            assert (encoder.kind, encoder.layers, encoder.dim, encoder.dropout) == ("lstm", 1, 8, 0)
+            assert (encoder.kind, encoder.dim, encoder.layers) == ("lstm", 8, 1)
 
     def test_overrides_are_never_dropped(self, write: Write) -> None:
         path = write(WHOLE)
