@@ -19,7 +19,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepare import TRAIN, text_path
-from seq2attn.evaluation.evaluate import AVERAGED, EvaluationSet, read_translations, test_sets
+from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
 from seq2attn.evaluation.metrics import LengthBucket, PairedScore, SignificanceTest, bleu_by_length, paired_scores
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.normalize import segment_words
@@ -96,6 +96,7 @@ def compare_translations(
     options = [word for option, values in named.items() for value in values for word in (option, str(value))]
     arguments = [*map(str, runs), *options]  # a test set may be one of some of the runs only
     compared = []
+    configs = [experiment.model_dump(mode="json") for experiment in experiments]
     for name, corpus in test_sets(experiments, source, references, tag).items():
         texts = EvaluationSet.read(name, corpus, evaluation)
         outputs = {str(run.folder): read_translations(run, texts, arguments) for run in directories}
@@ -103,11 +104,8 @@ def compare_translations(
         translations = {run: lines for run, (lines, _) in outputs.items()}
         settings = _differences({run: settings for run, (_, settings) in outputs.items()})
         compared.append(_compare(texts, translations, settings, counts, test, num_examples))
-        averaged = [settings[AVERAGED] for _, settings in outputs.values()]
-    configs = [
-        {**experiment.model_dump(mode="json"), AVERAGED: number}
-        for experiment, number in zip(experiments, averaged, strict=True)
-    ]
+        for config, (_, used) in zip(configs, outputs.values(), strict=True):
+            config[f"settings of {name}"] = used
     return RunComparison(tuple(map(str, runs)), test, _seed_groups([*map(str, runs)], configs), tuple(compared))
 
 
@@ -222,7 +220,7 @@ def _marked_words(text: str, reference: str) -> list[tuple[str, bool]]:
 
 
 def _seed_groups(runs: Sequence[str], configs: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], ...]:
-    """Groups of runs with as many averaged checkpoints, and equal configs but for `run_dir` and `training.seed`."""
+    """Groups of runs with equal configs and settings but for `run_dir` and `training.seed`."""
     groups: dict[str, dict[int, str]] = {}
     for run, config in zip(runs, configs, strict=True):
         training = {**config["training"], "seed": None}

@@ -160,6 +160,11 @@ def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> Non
     edit_config(tmp_path / "b", more, "")
     done = invoke("compare", "a", "b").out  # with another seed, but other checkpoints are averaged
     assert "`averaged checkpoints` is" in done and "standard deviation" not in done
+    for options, is_group in ((("--greedy",), False), ((), True)):
+        invoke("average", "a", "--last", 2)
+        invoke("evaluate", "a", *options)
+        done = invoke("compare", "a", "b").out
+        assert ("`search.kind` is" in done) != is_group == ("standard deviation" in done)
     (tmp_path / "b/evaluation/short.txt").write_text("changed\n" * 20, encoding="utf-8")
     error = invoke("compare", "a", "b", code=2).err
     assert error.startswith(
