@@ -31,6 +31,8 @@ MIN_UPDATES = 150
 """Minimum number of updates per epoch at the automatic batch size."""
 MAX_RATIO = 4
 """Ratio to the automatic batch size from which a configured one causes a warning."""
+MAX_DEVIATION = 0.1
+"""Share by which the numbers of updates of epochs differ without another batch size, as with BPE-dropout."""
 MAX_WARMUP = 4000
 DEFAULT_LENGTH = Duration(20, "epochs")
 """Assumed length of a training that has only a time limit."""
@@ -39,11 +41,11 @@ Lengths = NDArray[np.int64]  # [pairs, 2]
 
 
 def resolve_auto(
-    config: TrainingConfig, lengths: Lengths, world: DistributedContext, log: Callable[[str], None]
+    config: TrainingConfig, lengths: Lengths, world: DistributedContext, state: TrainState, log: Callable[[str], None]
 ) -> TrainingConfig:
     """The config with numbers for `auto`, which are logged, and warnings about numbers that do not suit the corpus.
 
-    `lengths` are those of the pairs of an epoch.
+    `lengths` are those of the pairs of an epoch, and `state` is that from which training goes on.
     """
     batch, schedule = config.batch, config.lr_schedule
     suggested = auto_batch_tokens(lengths, batch.gradient_accumulation * world.size)
@@ -57,8 +59,8 @@ def resolve_auto(
             f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
             f" `training.batch.tokens: {suggested}` suits its size"
         )
-    limit = num_updates(config.max_duration, per_epoch)
-    schedule = _resolve_schedule(schedule, limit or num_updates([DEFAULT_LENGTH], per_epoch) or 1, log)
+    limit = num_updates(config.max_duration, per_epoch, state)
+    schedule = _resolve_schedule(schedule, limit or num_updates([DEFAULT_LENGTH], per_epoch, state) or 1, log)
     config = config.model_copy(update={"lr_schedule": schedule})
     for warning in filter(None, (warmup_warning(config, limit), cosine_warning(config, limit)) if limit else ()):
         log(warning)
@@ -90,10 +92,16 @@ def auto_warmup(updates: int) -> int:
     return max(1, min(MAX_WARMUP, updates // 10))
 
 
-def num_updates(limits: Iterable[Duration], per_epoch: int) -> int | None:
-    """The updates that the limits in updates and epochs allow; None if there are only times."""
-    size = {"updates": 1, "epochs": per_epoch}
-    return min((math.ceil(limit.value * size[limit.unit]) for limit in limits if limit.unit in size), default=None)
+def num_updates(limits: Iterable[Duration], per_epoch: int, state: TrainState) -> int | None:
+    """The updates that the limits in updates and epochs allow; None if there are only times.
+
+    The epochs of `state` may have had other batches than those to come.
+    """
+    more = state.update - state.epochs * per_epoch
+    if abs(more) <= MAX_DEVIATION * state.update:
+        more = 0  # a resumed training has the number that it began with
+    counts = {"updates": lambda value: value, "epochs": lambda value: value * per_epoch + more}
+    return min((math.ceil(counts[limit.unit](limit.value)) for limit in limits if limit.unit in counts), default=None)
 
 
 def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
@@ -112,17 +120,26 @@ def cosine_warning(config: TrainingConfig, updates: int) -> str | None:
     total = getattr(config.lr_schedule, "total_updates", updates)
     if total >= 0.9 * updates:
         return None
-    return (
-        f"warning: the cosine schedule ends at update {total:,}, and training after about {updates:,};"
-        f" `training.lr_schedule.total_updates: auto` decays the learning rate until then"
-    )
+    return f"{_both_ends(total, updates)}; `training.lr_schedule.total_updates: auto` decays the learning rate until then"
+
+
+def _both_ends(total: int, updates: int) -> str:
+    return f"warning: the cosine schedule ends at update {total:,}, and training after about {updates:,}"
 
 
 def time_limit_warning(config: TrainingConfig, state: TrainState) -> str | None:
-    """The same for a training that a duration in hours will end, by its speed so far. No value depends on it."""
+    """The same for a training that a duration in hours will end, by its speed so far; and for a cosine that is longer.
+
+    No value depends on it.
+    """
     times = [limit for limit in config.max_duration if limit.unit in SECONDS]
-    updates = num_updates(config.max_duration, state.updates_per_epoch)
+    updates = num_updates(config.max_duration, state.updates_per_epoch, state)
     share = fraction_done(times, state) if times else 0.0
     expected = round(state.update / share) if share else 0
-    ends_by_time = expected and (updates is None or expected < updates)
-    return warmup_warning(config, expected) if ends_by_time else None
+    if not expected or (updates is not None and expected >= updates):
+        return None
+    total = getattr(config.lr_schedule, "total_updates", 0)
+    if total > 1.1 * expected:
+        advice = f"`training.lr_schedule.total_updates: {expected}` decays the learning rate by then"
+        return f"{_both_ends(total, expected)}, by its time limit; {advice}"
+    return warmup_warning(config, expected)

@@ -172,7 +172,7 @@ def _build_trainer(
         tokens = find_max_tokens(config.training, objective, optimizer, corpus, rows, world)
         reporter.log_session(f"batch: {tokens:,} tokens, by the memory of the GPU")
         config = _with_tokens(config, tokens)
-    training = resolve_auto(config.training, corpus.lengths[rows], world, reporter.log_session)
+    training = resolve_auto(config.training, corpus.lengths[rows], world, state, reporter.log_session)
     config = config.model_copy(update={"training": training})
     if world.is_main_process:
         run.save_config(config)

@@ -34,9 +34,9 @@ def lengths_of(pairs, length):
     return np.minimum(np.random.default_rng(pairs).geometric(1 / 12, size=(pairs, 2)), 80)
 
 
-def resolve(lengths, world=ALONE, **training):
+def resolve(lengths, world=ALONE, state=None, **training):
     lines = []
-    return resolve_auto(TrainingConfig(**training), lengths, world, lines.append), lines
+    return resolve_auto(TrainingConfig(**training), lengths, world, state or TrainState(), lines.append), lines
 
 
 def updates_per_epoch(config, lengths):
@@ -101,7 +101,7 @@ def test_automatic_values_are_logged_and_configured_ones_kept():
     ]
     schedule = InverseSquareRootScheduleConfig(kind="inverse-sqrt", warmup_updates=33)
     config = TrainingConfig(batch=BatchConfig(tokens=700), lr_schedule=schedule)
-    assert resolve_auto(config, lengths, ALONE, pytest.fail) == config
+    assert resolve_auto(config, lengths, ALONE, TrainState(), pytest.fail) == config
 
 
 COSINE = {"kind": "cosine", "warmup_updates": 5}
@@ -143,6 +143,40 @@ def test_a_longer_training_has_a_longer_cosine_schedule(corpus):
     run = trained(corpus, "run", max_duration=["20 updates"], resume=True, **options)
     rates = {line["update"]: line["learning_rate"] for line in metrics(run) if line["kind"] == "train"}
     assert rates[12] == rates[20] == 0 < rates[19] < rates[13]
+
+
+@pytest.mark.parametrize(("before", "after"), [(64, 256), (256, 64)])
+def test_a_cosine_schedule_ends_with_a_training_of_other_batches(corpus, before, after):
+    options = {"lr_schedule": COSINE, "report_every": 1}
+    trained(corpus, "run", max_duration=["2 epochs"], batch={"tokens": before}, **options)
+    run = trained(corpus, "run", max_duration=["4 epochs"], batch={"tokens": after}, resume=True, **options)
+    *_, (update, rate), last = [(line["update"], line["learning_rate"]) for line in metrics(run, "train")]
+    assert last == (update + 1, 0) and rate > 0
+    assert run.load_config().training.lr_schedule.total_updates == update + 1
+
+
+def test_epochs_of_slightly_different_lengths_do_not_move_the_end_of_a_schedule():
+    """As with BPE-dropout: a training that resumes has the schedule that it began with."""
+    options = {"max_duration": ["9 epochs"], "batch": {"tokens": 256}, "lr_schedule": COSINE}
+    lengths = lengths_of(300, 14)
+    config, _ = resolve(lengths, **options)
+    per_epoch = updates_per_epoch(config, lengths)
+    state = TrainState(update=5 * per_epoch + 4, epoch=5, updates_in_epoch=1, updates_per_epoch=per_epoch + 1)
+    assert resolve(lengths, state=state, **options)[0] == config
+
+
+def test_a_cosine_schedule_that_a_time_limit_cuts_causes_a_warning():
+    """50 updates in 100 seconds are 1,800 in an hour."""
+    state = TrainState(update=50, updates_in_epoch=50, updates_per_epoch=1_000, seconds=100.0)
+    limits = Duration(9, "epochs"), Duration(1, "hours")
+    for total, warns in ((9_000, True), (1_900, False)):
+        schedule = CosineScheduleConfig(**COSINE, total_updates=total)
+        warning = time_limit_warning(TrainingConfig(lr_schedule=schedule, max_duration=limits), state)
+        assert (warning is not None) == warns
+        assert warning is None or warning.startswith(
+            "warning: the cosine schedule ends at update 9,000, and training after about 1,800, by its time limit;"
+            " `training.lr_schedule.total_updates: 1800`"
+        )
 
 
 def test_a_batch_size_that_is_far_too_large_causes_a_warning():
