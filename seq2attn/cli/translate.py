@@ -42,7 +42,8 @@ def translate(
         list[str] | None, typer.Argument(metavar="SENTENCE", help="Sentences to translate.", show_default=False)
     ] = None,
     input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Translate the lines of FILE (-: standard input).", metavar="FILE")
+        Path | None,
+        typer.Option("--input", "-i", help="Translate the lines of FILE (-: standard input).", metavar="FILE"),
     ] = None,
     output_file: OutputFile = None,
     beam: Beam = None,

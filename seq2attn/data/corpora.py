@@ -78,8 +78,10 @@ def fetch_corpus(name: str, folder: Path, *, mirror: Path | None = None) -> Fetc
     sums = {text.name: None if corpus.is_living and not mirror else text.sha256 for text in corpus.texts}
     folder.mkdir(parents=True, exist_ok=True)
     new = [text for text in corpus.texts if not _is_right(folder / text.name, sums[text.name])]
-    if corpus.is_living and new:
-        new = [*corpus.texts]  # all of one day
+    if others := [text.name for text in new if (folder / text.name).exists()]:
+        raise DataError(f"{folder / others[0]}: exists, and is not the text of {name}; move it away")
+    if corpus.is_living and 0 < len(new) < len(sums):
+        raise DataError(f"{folder}: lacks {new[0].name}, and all texts of {name} are of one day; move the others away")
     for position, text in enumerate(new, start=1):
         with atomic_path(folder / text.name) as unchecked:
             if mirror:

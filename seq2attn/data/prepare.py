@@ -43,7 +43,7 @@ from seq2attn.data.train_tokenizers import Log, check_tags, make_tokenizers
 from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json, write_manifest
+from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, remove_temporary, write_json, write_manifest
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer, load_tokenizers
 
@@ -89,6 +89,7 @@ def prepare(
     sizes = *zip(names, train_sizes, strict=True), ("dev", dev_size), *test_sizes
     log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes))
     write_manifest(folder)  # first: a folder with `source` or `data` and no manifest is not of a run
+    remove_temporary((folder / PREPARED).parent)
     (folder / PREPARED).unlink(missing_ok=True)
     if not keep_tokenizers:
         make_tokenizers(data, text, folder, log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -53,7 +54,7 @@ def export_run(
             message = "tokens are in reverse order, which other programs do not expect; not exported"
             raise UserError(f"{run.folder}: its {side} {message}")
     check_replaceable(where)
-    with atomic_dir(where) as partial:
+    with atomic_dir(Path(os.path.realpath(where))) as partial:  # what a link points to is replaced, and not the link
         target.export(run, partial, dtype)
         target.check_tokenizer(source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))

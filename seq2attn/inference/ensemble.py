@@ -86,8 +86,8 @@ def load(
 ) -> Translator:
     """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Guten Morgen.").text`.
 
-    With `ensemble`, the mean of the probabilities of the run and of this or these others. `replace_unk` replaces unknown words
-    of `words` tokenizers by the source words with the most attention. Other options are those of
+    With `ensemble`, the mean of the probabilities of the run and of this or these others. `replace_unk` replaces
+    unknown words of `words` tokenizers by the source words with the most attention. Other options are those of
     `Translator.load`, which names the errors; also raises RunError for a run that cannot be in the ensemble.
     """
     if ensemble and engine != "native":

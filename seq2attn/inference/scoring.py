@@ -94,7 +94,7 @@ def _format(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
 def _print_warnings(
     run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], tag: str | None
 ) -> None:
-    """Warnings about pairs whose log-probabilities are hard to compare: no tag, long sources, unknown tokens, empty sides."""
+    """Warnings about log-probabilities that are hard to compare: no tag, long sources, unknown tokens, empty sides."""
     limit = model_source_limit(run.load_config())
     untagged, one_sided, long, unknown = list[int](), list[int](), list[int](), 0
     for number, (source, target) in enumerate(pairs, start=1):

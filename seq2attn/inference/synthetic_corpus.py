@@ -32,7 +32,15 @@ from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translate_files import print_warnings
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
-from seq2attn.io.files import FORMAT_VERSION, read_object, text_output, write_bytes, write_json
+from seq2attn.io.files import (
+    FORMAT_VERSION,
+    TEMPORARY,
+    read_object,
+    remove_temporary,
+    text_output,
+    write_bytes,
+    write_json,
+)
 from seq2attn.io.lock import LOCK_FILE, lock_directory
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
@@ -123,16 +131,16 @@ class SyntheticCorpus:
         """Lock the folder. Raises UserError unless it is new or has translations with the same settings."""
         path, advice = self.folder / SETTINGS, "give another --output, or remove the folder"
         names = [one.name for one in self.folder.iterdir()] if self.folder.exists() else []
-        if SETTINGS not in names and any(name != LOCK_FILE and not name.endswith(".partial") for name in names):
+        if SETTINGS not in names and any(name != LOCK_FILE and not TEMPORARY.search(name) for name in names):
             raise UserError(f"{self.folder}: has other files, and no {SETTINGS}; give another --output")
         with lock_directory(self.folder, advice="give another --output"):
-            for partial in self.folder.rglob("*.partial"):  # after a kill
-                partial.unlink()
             if not path.exists():
                 write_json(path, settings)
             saved = read_object(path, advice)
             if others := [key for key, value in settings.items() if saved.get(key) != value]:
                 raise UserError(f"{self.folder}: its translations were made with another {', '.join(others)}; {advice}")
+            for folder in (self.folder, self.folder / TRANSLATIONS):
+                remove_temporary(folder)
             yield
 
     def _translate(self, translator: Translator, search: SearchConfig, num_lines: int) -> None:

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -30,6 +31,8 @@ STANDARD_STREAM = Path("-")
 """The path that means standard input or output on the command line."""
 FORMAT_VERSION = 1
 """Version of run directories, exports, prepared data and sweep results."""
+TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.(partial|removed)$")
+"""The end of a temporary name."""
 MANIFEST = "run.json"
 """The file that makes a folder a run directory: the version of the format of its files."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -43,13 +46,27 @@ def write_bytes(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
 
 
+def _temporary(path: Path, kind: str) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.{kind}")
+
+
+def remove_temporary(folder: Path, *, keep_folders: bool = False) -> None:
+    """Remove the temporary files and folders of killed writers in a folder that this process has locked."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if TEMPORARY.search(path.name):
+            if not path.is_dir() or path.is_symlink():
+                path.unlink()
+            elif not keep_folders:
+                shutil.rmtree(path)
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary path whose file replaces `path` after fsync; it is deleted after an error.
 
     The temporary name is unique: of several processes that write one file, the last one wins.
     """
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    partial = _temporary(path, "partial")
     try:
         yield partial
         sync(partial)
@@ -64,9 +81,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_dir(folder: Path) -> Iterator[Path]:
-    """A temporary folder that replaces `folder` after fsync; it is deleted after an error."""
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    """A temporary folder of a unique name that replaces `folder` after fsync; it is deleted after an error."""
+    partial = _temporary(folder, "partial")
     try:
         partial.mkdir(parents=True)
         yield partial
@@ -91,8 +107,7 @@ def remove_dir(folder: Path) -> None:
     if folder.is_symlink():
         folder.unlink()
     elif folder.is_dir():
-        removed = folder.with_name(f"{folder.name}.removed")
-        shutil.rmtree(removed, ignore_errors=True)
+        removed = _temporary(folder, "removed")
         folder.rename(removed)
         shutil.rmtree(removed)
 

@@ -1,4 +1,4 @@
-"""Decoding states: nested tuples, named tuples and frozen dataclasses of tensors [rows, ...], which search repeats and reorders.
+"""Decoding states: nested tuples and frozen dataclasses of tensors [rows, ...], which search repeats and reorders.
 
 `torch.utils._pytree` is similar but private. A part of a state that the hypotheses of a sentence share is a
 `SharedState`, which defines these operations itself.

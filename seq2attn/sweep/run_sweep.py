@@ -18,7 +18,7 @@ from tqdm import tqdm
 from seq2attn.data.prepare import PREPARED, prepare
 from seq2attn.data.train_tokenizers import Log
 from seq2attn.errors import RunError
-from seq2attn.io.files import FORMAT_VERSION, atomic_dir, remove_dir, write_bytes, write_json
+from seq2attn.io.files import FORMAT_VERSION, atomic_dir, remove_dir, remove_temporary, write_bytes, write_json
 from seq2attn.io.import_path import environment
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.tables import format_table
@@ -27,6 +27,7 @@ from seq2attn.sweep.leaderboard import build_leaderboard, leaderboard_html, lead
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 from seq2attn.sweep.record import (
     RESULT_FILE,
+    TRIAL_FILE,
     ExperimentFingerprints,
     changed_options,
     changed_parts,
@@ -36,6 +37,7 @@ from seq2attn.sweep.record import (
 from seq2attn.sweep.worker import TERMINATE_GRACE_SECONDS
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
 
+SWEEP_LOCK = "sweep.lock"
 EVALUATION_PARTS = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
 LOCK_TIMEOUT = TERMINATE_GRACE_SECONDS + 5
@@ -48,7 +50,8 @@ def run_sweep(plan: SweepPlan, jobs: int, log: Log, *, redo: bool = False) -> li
     Raises: RunError for runs whose config has changed, unless `redo`, which repeats them.
     """
     folder = plan.sweep.folder
-    with lock_directory(folder, "sweep.lock", advice="give another `folder`", timeout=LOCK_TIMEOUT) as lock:
+    refuse_other_files(folder)
+    with lock_directory(folder, SWEEP_LOCK, advice="give another `folder`", timeout=LOCK_TIMEOUT) as lock:
         experiments = ExperimentFingerprints()
         fingerprints = {str(run): experiments.fingerprint(run.experiment) for run in plan.runs}
         _handle_changes(plan, fingerprints, redo, log)
@@ -63,8 +66,17 @@ def run_sweep(plan: SweepPlan, jobs: int, log: Log, *, redo: bool = False) -> li
         return _run_and_log(waiting, jobs, lock, log)
 
 
+def refuse_other_files(folder: Path) -> None:
+    """Raises RunError for a folder whose files would be replaced, and are not of a sweep."""
+    others = [name for stem in ("leaderboard", "report") for name in (f"{stem}.md", f"{stem}.json", f"{stem}.html")]
+    others = [name for name in others if (folder / name).exists()]
+    if others and not (folder / SWEEP_LOCK).exists():
+        raise RunError(f"{folder}: `{others[0]}` would be replaced, and is not of a sweep; give another `folder`")
+
+
 def write_leaderboard(plan: SweepPlan, log: Log) -> str:
     """Write the leaderboard of all finished runs as Markdown, JSON and HTML; return the Markdown."""
+    refuse_other_files(plan.sweep.folder)
     log(f"comparing with the baseline, {plan.baseline.name}")
     board = build_leaderboard(plan)
     folder, markdown = plan.sweep.folder, leaderboard_markdown(board)
@@ -139,6 +151,9 @@ def link_prepared_data(runs: Iterable[TrialRun], fingerprints: ExperimentFingerp
         if fingerprint not in shared:
             shared[fingerprint] = folder / "prepared" / fingerprint[:16]
             prepare(experiment.data, experiment.tokenizer, shared[fingerprint], log)
+        if run.folder.is_dir() and any(run.folder.iterdir()) and not (run.folder / TRIAL_FILE).exists():
+            raise RunError(f"{run.folder}: has files, and not those of a training; give another `folder`")
+        remove_temporary(run.folder.parent)
         with atomic_dir(run.folder) as partial:
             shutil.copytree(shared[fingerprint], partial, copy_function=_link_or_copy, dirs_exist_ok=True)
 

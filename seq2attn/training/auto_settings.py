@@ -120,7 +120,8 @@ def cosine_warning(config: TrainingConfig, updates: int) -> str | None:
     total = getattr(config.lr_schedule, "total_updates", updates)
     if total >= 0.9 * updates:
         return None
-    return f"{_both_ends(total, updates)}; `training.lr_schedule.total_updates: auto` decays the learning rate until then"
+    advice = "`training.lr_schedule.total_updates: auto` decays the learning rate until then"
+    return f"{_both_ends(total, updates)}; {advice}"
 
 
 def _both_ends(total: int, updates: int) -> str:

@@ -50,7 +50,6 @@ class TestRun:
         resumed = mistake("train", toy.config, "--resume", "--set", f"run_dir={run_copy}")
         assert f"error: {run_copy}/data/train: the prepared ids are not of these tokenizers" in resumed
 
-
     @pytest.mark.parametrize("name", ["config.yaml", "source/train.de", "target/train.en", "data/train/train.de"])
     @pytest.mark.parametrize("command_", ["train", "prepare"])
     def test_files_of_others_are_not_replaced(self, mistake, tmp_path: Path, command_: str, name: str) -> None:
@@ -60,7 +59,7 @@ class TestRun:
         path.write_text("my own\n", encoding="utf-8")
         message = mistake(command_, "toy.yaml", "--set", "run_dir=project")
         first = name.partition("/")[0]
-        assert message.startswith(f"error: project: `{first}` would be replaced, and is not of a run; set another `run_")
+        assert message.startswith(f"error: project: `{first}` would be replaced, and is not of a run; set another")
         files = {file.relative_to(tmp_path / "project") for file in (tmp_path / "project").rglob("*") if file.is_file()}
         assert files <= {Path(name), Path("run.lock")} and path.read_text(encoding="utf-8") == "my own\n"
 

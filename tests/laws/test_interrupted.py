@@ -141,11 +141,13 @@ def test_partial_files_are_removed_and_checkpoints_kept(corpus):
     options = {**PLAIN, "checkpoints": {"keep_best": 1}}
     run = trained(corpus, "run", **{**options, "max_duration": ["6 updates"]})
     folder = run.folder / "checkpoints"
-    for name in ("00000009.partial", "00000003.removed"):
+    for name in ("00000009.0a1b2c3d.partial", "00000003.0a1b2c3d.removed"):
         shutil.copytree(folder / "00000006", folder / name)
-    (run.folder / "model.safetensors.partial").write_bytes(b"half")
-    export = run.folder / "ctranslate2.partial"  # of `export`, which may be running
+    (run.folder / "model.safetensors.0a1b2c3d.partial").write_bytes(b"half")
+    export = run.folder / "ctranslate2.0a1b2c3d.partial"  # of `export`, which may be running
     export.mkdir()
+    mine = run.folder / "download.partial"
+    mine.write_bytes(b"of the user")
     trained(corpus, "run", resume=True, **options)
     assert sorted(path.name for path in folder.iterdir()) == ["00000012", "00000013"]
-    assert list(run.folder.glob("*.partial")) == [export]
+    assert {*run.folder.glob("*.partial")} == {export, mine}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from seq2attn.data.prepare import PreparedData
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.io.files import remove_temporary
 from seq2attn.io.weights import copy_weights, unique_state_dict
 from seq2attn.nn.lora import merge_adapters, remove_adapters
 from seq2attn.run_directory import RunDirectory
@@ -118,8 +118,7 @@ class CheckpointManager:
             best = [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
             if best and (is_changed or not self.run.weights_cover_checkpoint(best[0].folder.name, metric)):
                 self._publish_weights(load_merged(best[0]), best, state.best_value)
-            for partial in filter(Path.is_file, self.run.folder.glob("*.partial")):  # `export` replaces its own folders
-                partial.unlink()
+            remove_temporary(self.run.folder, keep_folders=True)  # an `export` may be at work in them
             self._prune()
         self.world.barrier()  # the others may read the weights next
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seq2attn.errors import RunError
-from seq2attn.io.files import MANIFEST, remove_dir
+from seq2attn.io.files import MANIFEST, remove_dir, remove_temporary
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
     FROZEN_PREFIX,
@@ -82,9 +82,7 @@ def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
     for checkpoint in validated:
         if checkpoint.folder not in resumable:
             checkpoint.optimizer_path.unlink(missing_ok=True)
-    for pattern in ("*.partial", "*.removed"):  # after a kill
-        for folder in (run / CHECKPOINTS_FOLDER).glob(pattern):
-            shutil.rmtree(folder, ignore_errors=True)
+    remove_temporary(run / CHECKPOINTS_FOLDER)
     shared = {checkpoint.frozen_path for checkpoint in checkpoints if checkpoint.folder in kept}
     for path in (run / CHECKPOINTS_FOLDER).glob(f"{FROZEN_PREFIX}*"):
         if path not in shared:

@@ -79,7 +79,11 @@ def test_a_corpus_is_fetched_once(small: PublicCorpus, server: Server, tmp_path:
     assert names(tmp_path / "new") == ["train.de", "train.en"]
     server.ranges.clear()
     assert fetch_corpus("small", tmp_path / "new").present == ("train.de", "train.en")
-    (tmp_path / "new/train.de").write_bytes(b"corrupt\n")
+    (tmp_path / "new/train.de").write_bytes(b"my own\n")
+    with pytest.raises(DataError, match=r"new/train\.de: exists, and is not the text of small; move it away"):
+        fetch_corpus("small", tmp_path / "new")
+    assert (tmp_path / "new/train.de").read_bytes() == b"my own\n" and server.ranges == []
+    (tmp_path / "new/train.de").unlink()
     assert fetch_corpus("small", tmp_path / "new").new == ("train.de",)
     assert (tmp_path / "new/train.de").read_bytes() == GERMAN and server.ranges == [None]
 
@@ -177,14 +181,15 @@ def test_tatoeba_as_it_is_today_has_no_checksum(server: Server, tmp_path: Path) 
     pairs = zip((tmp_path / "test.de").read_text().split(), (tmp_path / "test.en").read_text().split(), strict=True)
     assert all(de == en.replace("E", "D") for de, en in pairs)
     assert fetch_corpus("tatoeba-de-en", tmp_path).new == ()
-    (tmp_path / "dev.de").unlink()
-    assert len(fetch_corpus("tatoeba-de-en", tmp_path).new) == 6
     mirror = tmp_path / "mirror"
     (mirror / "tatoeba-de-en").mkdir(parents=True)
     for name in result.new:
         (mirror / "tatoeba-de-en" / name).write_bytes((tmp_path / name).read_bytes())
     with pytest.raises(DataError, match=r"train\.de: not the text expected"):
-        fetch_corpus("tatoeba-de-en", tmp_path, mirror=mirror)
+        fetch_corpus("tatoeba-de-en", tmp_path / "new", mirror=mirror)
+    (tmp_path / "dev.de").unlink()
+    with pytest.raises(DataError, match=r"lacks dev\.de, and all texts of tatoeba-de-en are of one day"):
+        fetch_corpus("tatoeba-de-en", tmp_path)
 
 
 @pytest.mark.parametrize(
