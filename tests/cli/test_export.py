@@ -123,6 +123,15 @@ def test_unsupported_options_have_a_place(exported: tuple[Path, Done], invoke: I
     assert "there is no engine `tensorrt`; known: native, " in error
 
 
+def test_an_export_to_a_link_is_behind_it(tmp_path: Path) -> None:
+    run, real = untrained(tmp_path, TRANSFORMER_CONFIG).folder, tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    for _ in range(2):
+        invoke_in(tmp_path, "export", run, "link", "--to", "ctranslate2", "--quantization", "int8")
+        assert (tmp_path / "link").readlink() == real and (real / "model.bin").is_file()
+
+
 @pytest.mark.parametrize("command", ["export", "import"])
 def test_the_working_directory_is_not_replaced(tmp_path: Path, command: str) -> None:
     run = untrained(tmp_path, TRANSFORMER_CONFIG).folder

@@ -90,6 +90,17 @@ def test_a_sweep(swept: tuple[Path, Done]) -> None:
     assert done.err.count("bpe, 300 entries") == 1  # the text is prepared once
 
 
+@pytest.mark.parametrize("name", ["leaderboard.md", "report.json", "trials/fixed/seed-1/notes.txt"])
+def test_files_of_others_are_not_replaced(invoke: Invoke, tmp_path: Path, name: str) -> None:
+    mine = home(tmp_path) / "runs/sweep" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine", encoding="utf-8")
+    for options in ([], ["--leaderboard"] if name == "leaderboard.md" else []):
+        error = invoke("sweep", "sweep.yaml", *options, code=2).err
+        assert error.splitlines()[-1].endswith("; give another `folder`") and "runs/sweep" in error
+    assert mine.read_text(encoding="utf-8") == "mine"
+
+
 def test_a_run_equals_those_of_train_and_evaluate(swept: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
     run = Path(shutil.copytree(swept[0] / "runs/sweep/trials/luong/seed-1", tmp_path / "run"))
     record, written = (json.loads((run / name).read_text("utf-8")) for name in ("result.json", "evaluation/short.json"))

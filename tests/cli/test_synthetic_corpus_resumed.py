@@ -60,6 +60,13 @@ CHANGES: tuple[tuple[tuple[str, ...], Change | None, str], ...] = (
 )
 
 
+def test_files_of_others_stay(invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/movie.partial").touch()
+    assert "out: has other files, and no settings.json;" in invoke("distill", toy.run, *DISTILL, code=2).err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["movie.partial"]
+
+
 def change_weights(folder: Path) -> None:
     run = RunDirectory(folder)
     model, source, target = run.load_model()

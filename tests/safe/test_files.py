@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seq2attn.errors import RunError
-from seq2attn.io.files import MAX_FILE_BYTES, atomic_dir, read_bytes, read_object, write_bytes
+from seq2attn.io.files import MAX_FILE_BYTES, atomic_dir, read_bytes, read_object, remove_temporary, write_bytes
 from seq2attn.io.weights import load_tensors, read_tensor_specs
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import SWEEP, TRANSFORMER_CONFIG, untrained
@@ -84,6 +84,20 @@ def test_a_folder_behind_a_link_is_not_written_to(tmp_path: Path) -> None:
         (partial / "it").write_text("theirs", encoding="utf-8")
     assert (outside / "it").read_text() == "mine" and (link / "it").read_text() == "theirs"
     assert {path.name for path in tmp_path.iterdir()} == {"outside", "export"} and not link.is_symlink()
+
+
+def test_names_beside_a_folder_are_the_users(tmp_path: Path) -> None:
+    """Two writers at once do not share a temporary folder, and what is not temporary stays."""
+    for name in ("it.partial", "it.removed", "it.12345678.parts"):
+        write_bytes(tmp_path / name / "mine", b"")
+    (tmp_path / "it.01234567.removed").mkdir()
+    with atomic_dir(tmp_path / "it") as first, atomic_dir(tmp_path / "it") as second:
+        assert first != second
+        (second / "it").touch()
+    assert not [*(tmp_path / "it").iterdir()]  # of the first, which is the last to be renamed
+    remove_temporary(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"it", "it.partial", "it.removed", "it.12345678.parts"}
+    assert all((tmp_path / f"it.{kind}/mine").is_file() for kind in ("partial", "removed"))
 
 
 def test_evaluation_writes_inside_the_run(tmp_path: Path, invoke: Invoke) -> None:
