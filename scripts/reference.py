@@ -27,9 +27,9 @@ defaults, and `seq2attn config schema` a JSON Schema for editors. Three keys are
 (or a list) takes the values of other files, which this file changes; `kind` chooses a component and is in the headings;
 and `kind: package.module:Class` takes a component of your own ([extending.md](extending.md)).
 
-The mappings of a file and of those that it extends are merged key by key, but a component of another `kind` replaces the
-old one. `--set "model.encoder={{kind: lstm}}"` does the same on the command line; `--set model.encoder.kind=lstm` keeps the
-values that the new kind has too.
+The mappings of a file and of those that it extends are merged key by key, but a component of another `kind` replaces
+the old one. `--set "model.encoder={{kind: lstm}}"` does the same on the command line; `--set model.encoder.kind=lstm`
+keeps the values that the new kind has too.
 
 A duration is a number with a unit: `500 updates`, `3 epochs`, `40 minutes`, `2 hours`.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,8 @@ def init(
             output.unlink()
             raise
     load(output, ExperimentConfig, check_files=True)
-    typer.echo(f"{output}: a config for {num_pairs:,} pairs; next: seq2attn train {output}")
+    command = shlex.join(["seq2attn", "train", str(output)])
+    typer.echo(f"{output}: a config for {num_pairs:,} pairs; next: {command}")
 
 
 def _count(source: Path, target: Path) -> tuple[int, int]:

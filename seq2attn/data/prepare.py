@@ -88,9 +88,7 @@ def prepare(
     train_sizes, dev_size = [_count_pairs(corpus) for corpus in data.train], _count_pairs(data.dev)
     sizes = *zip(names, train_sizes, strict=True), ("dev", dev_size), *test_sizes
     log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes))
-    write_manifest(folder)  # first: a folder with `source` or `data` and no manifest is not of a run
-    remove_temporary((folder / PREPARED).parent)
-    (folder / PREPARED).unlink(missing_ok=True)
+    _begin(folder)
     if not keep_tokenizers:
         make_tokenizers(data, text, folder, log)
     tokenizers = load_tokenizers(folder)
@@ -120,6 +118,13 @@ def prepare(
     }
     write_json(folder / PREPARED, {"format": FORMAT_VERSION, **prepared})
     return load_prepared(folder)
+
+
+def _begin(folder: Path) -> None:
+    """Mark the folder as a run directory whose text is not prepared."""
+    write_manifest(folder)  # first: a folder with `source` or `data` and no manifest is not of a run
+    remove_temporary((folder / PREPARED).parent)
+    (folder / PREPARED).unlink(missing_ok=True)
 
 
 def _check_corpus(corpus: CorpusConfig, log: Log) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -80,8 +81,8 @@ class EvaluationConfig(Config):
     ter, or token-error-rate for references without spaces between words, and paper_bleu if it is set."""
     tokenize: Tokenize = "auto"
     """sacreBLEU's tokenizer for BLEU. auto: by the script of the references: Han without kana: zh; kana, Thai, Lao,
-    Khmer and Burmese: char; else 13a. ja-mecab needs sacrebleu[ja], ko-mecab sacrebleu[ko]; flores200 downloads a
-    model at first use."""
+    Khmer, Burmese and Tibetan: char; else 13a. ja-mecab needs sacrebleu[ja], ko-mecab sacrebleu[ko]; flores200
+    downloads a model at first use."""
     lowercase: bool = False
     """Ignore case in all metrics but paper_bleu."""
     chrf: ChrfConfig = ChrfConfig()
@@ -96,6 +97,7 @@ class EvaluationConfig(Config):
 
         Raises: UserError when a package of the tokenizer is not installed, or does not know the language.
         """
+        references = list(references)
         script = unspaced_script(references)
         best = "zh" if script == CHINESE else "char" if script else "13a"
         tokenize = best if self.tokenize == "auto" else self.tokenize
@@ -103,10 +105,11 @@ class EvaluationConfig(Config):
         default += ["paper_bleu"] * (self.paper_bleu is not None)
         by_script = "char" if script else "words"
         tokens = by_script if self.error_rate_tokens == "auto" else self.error_rate_tokens
+        notes = [_note(script, tokenize)] if self.tokenize == "auto" and best != "13a" else []
         return Metrics(
             by_name=self._metrics(tokenize, tokens),
             names=self.metrics or tuple(default),
-            note=_note(script, tokenize) if self.tokenize == "auto" and best != "13a" else None,
+            note="; ".join([*notes, *_normalization_note(references)]) or None,
             cautions=self._cautions(script, tokenize, best) if script else {},
         )
 
@@ -138,6 +141,12 @@ class EvaluationConfig(Config):
 def _note(script: str | None, tokenize: str) -> str:
     why = f"as the references are in {script}; `evaluation.tokenize` sets another tokenizer"
     return f"BLEU counts characters (tok:{tokenize}), {why}"
+
+
+def _normalization_note(references: Sequence[str]) -> list[str]:
+    others = sum(not unicodedata.is_normalized("NFC", line) for line in references)
+    message = f"{others:,} references are not in Unicode NFC, as translations are by default: equal text counts as"
+    return [f"{message} different; normalize them"] if others else []
 
 
 def _bleu(tokenize: str, lowercase: bool, is_tokenized: bool) -> BLEU:

@@ -20,8 +20,10 @@ from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with
 from seq2attn.tokenizers.tokenized_text import MAX_CHARACTER_TOKENS, TokenizedText
 from seq2attn.tokenizers.vocabulary import UNK
 
-_BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।] )|(?<=[。！？])|$)|.{1,10000}")
+_BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।۔؟።։།។။] )|(?<=[。！？．｡])|$)|.{1,10000}")
 """Parts of a text that sentencex splits separately: its time is quadratic in the length after an unclosed quote."""
+_UNKNOWN_ENDS = re.compile("(?<=[។།]) ")
+"""Ends of sentences in Khmer and Tibetan, which sentencex does not know."""
 
 _CODES = (
     "amh am, bak ba, bul bg, cat ca, ces cs, dan da, deu de, ell el, fin fi, fra fr, glg gl, hye hy, ita it, kaz kk,"
@@ -50,7 +52,8 @@ def split_sentences(text: str, language: str) -> list[str]:
     """
     # sentencex would split paragraphs at line breaks and wide spaces, or panic.
     blocks, code = _BLOCKS.findall(collapse_whitespace(text)), _TWO_LETTER_CODES.get(language, language)
-    sentences = (part.strip() for block in blocks for part in sentencex.segment(code, block))
+    parts = (part for block in blocks for part in sentencex.segment(code, block))
+    sentences = (sentence.strip() for part in parts for sentence in _UNKNOWN_ENDS.split(part))
     return [sentence for sentence in sentences if sentence]
 
 

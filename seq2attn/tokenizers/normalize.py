@@ -70,14 +70,22 @@ MIN_KANA_SHARE = 0.05
 """Minimum share of kana among the letters of Japanese text; a Chinese text may quote a few."""
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}ー]")
 _EAST_ASIAN = regex.compile(r"[\p{Han}\p{Bopomofo}\p{Hiragana}\p{Katakana}ー]")
-_EAST_ASIAN_PUNCTUATION = regex.compile(r"[\u3000-\u303f\uff00-\uffef]")
-_SOUTH_EAST_ASIAN = {name: regex.compile(rf"\p{{{name}}}") for name in ("Thai", "Lao", "Khmer", "Myanmar")}
-_UNSPACED = "|".join(one.pattern for one in (_EAST_ASIAN, _EAST_ASIAN_PUNCTUATION, *_SOUTH_EAST_ASIAN.values()))
+# Full-width digits and Latin letters are those of words and numbers.
+_EAST_ASIAN_PUNCTUATION = regex.compile(
+    r"[\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff9f\uffe0-\uffef]"
+)
+_OTHER_UNSPACED = {name: regex.compile(rf"\p{{{name}}}") for name in ("Thai", "Lao", "Khmer", "Myanmar", "Tibetan")}
+_UNSPACED = "|".join(one.pattern for one in (_EAST_ASIAN, _EAST_ASIAN_PUNCTUATION, *_OTHER_UNSPACED.values()))
 _AT_UNSPACED = rf"(?<={_UNSPACED})|(?={_UNSPACED})"
-WORD_START = rf"(?:(?<![\p{{L}}\p{{M}}\p{{N}}_])|{_AT_UNSPACED})"
-WORD_END = rf"(?!\p{{M}})(?:(?![\p{{L}}\p{{N}}_])|{_AT_UNSPACED})"
+STACKERS = "\u17d2\u1039"
+"""Marks of Khmer and Burmese that put the next letter under the one before."""
+WORD_JOINERS = "\u00ad\u180e\u200c\u200d"
+"""Invisible characters inside words: soft hyphen, Mongolian vowel separator, zero-width non-joiner and joiner."""
+WORD_START = rf"(?:(?<![\p{{L}}\p{{M}}\p{{N}}_{WORD_JOINERS}])|(?<![{STACKERS}])(?:{_AT_UNSPACED}))"
+WORD_END = rf"(?![\p{{M}}{WORD_JOINERS}])(?:(?![\p{{L}}\p{{N}}_])|(?<![{STACKERS}])(?:{_AT_UNSPACED}))"
 """Patterns of `regex` for places where a word may begin and end: in scripts without spaces before any letter."""
-_WORD = regex.compile(rf"(?:(?:{_UNSPACED})\p{{M}}*|(?:(?!{_UNSPACED})\S)+)\s*")
+_LETTER_REST = rf"(?:\p{{M}}|(?<=[{STACKERS}])\p{{L}})*"
+_WORD = regex.compile(rf"(?:(?:{_UNSPACED}){_LETTER_REST}|(?:(?!{_UNSPACED})\S)+)\s*")
 
 
 def is_east_asian(character: str) -> bool:
@@ -96,7 +104,7 @@ def join_sentences(texts: Sequence[str]) -> str:
 
 def is_unspaced(character: str) -> bool:
     """True for characters, including combining marks, of scripts without spaces between words."""
-    return is_east_asian(character) or any(script.match(character) for script in _SOUTH_EAST_ASIAN.values())
+    return is_east_asian(character) or any(script.match(character) for script in _OTHER_UNSPACED.values())
 
 
 def segment_words(text: str) -> list[str]:
@@ -114,4 +122,4 @@ def unspaced_script(lines: Iterable[str]) -> str | None:
 
     if share(_EAST_ASIAN) > 0.5:
         return JAPANESE if share(_KANA) >= MIN_KANA_SHARE else CHINESE
-    return next((name for name, script in _SOUTH_EAST_ASIAN.items() if share(script) > 0.5), None)
+    return next((name for name, script in _OTHER_UNSPACED.items() if share(script) > 0.5), None)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import is_unspaced, join_sentences
+from seq2attn.tokenizers.normalize import STACKERS, is_unspaced, join_sentences
 from seq2attn.tokenizers.right_to_left import is_right_to_left
 
 MAX_CHARACTER_TOKENS = 4
@@ -61,7 +61,7 @@ class TokenizedText:
 
 def _are_of_one_word(left: str, right: str) -> bool:
     """True if two adjacent tokens without a space between them belong to one word."""
-    if not left or not right or unicodedata.category(right[0]).startswith("M"):
+    if not left or not right or unicodedata.category(right[0]).startswith("M") or left[-1] in STACKERS:
         return True
     return not (is_unspaced(left[-1]) or is_unspaced(right[0]))
 

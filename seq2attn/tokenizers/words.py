@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig, collapse_whitespace
+from seq2attn.tokenizers.normalize import SPACE_MARK, WORD_JOINERS, NormalizeConfig, collapse_whitespace
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
 JOINER = "￭"
@@ -103,7 +103,8 @@ def _token_pattern() -> re.Pattern[str]:
     # Of the other planes, 2 and 3 are for ideographs, 4 to 13 unassigned, and 15 and 16 for private use.
     characters = map(chr, chain(range(0x20000), range(0xE0000, 0xF0000)))
     marks = "".join(character for character in characters if unicodedata.category(character)[0] == "M")
-    return re.compile(rf"(?P<word>[\w{marks}]+|{SPECIAL_TOKENS[UNK]})|\S")
+    part = rf"[\w{marks}]+"
+    return re.compile(rf"(?P<word>{part}(?:[{WORD_JOINERS}]+{part})*|{SPECIAL_TOKENS[UNK]})|\S[{marks}]*")
 
 
 class CharacterTokenizerConfig(NormalizeConfig):

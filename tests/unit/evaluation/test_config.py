@@ -2,6 +2,7 @@
 
 import importlib.util
 import random
+import unicodedata
 from itertools import pairwise
 
 import pytest
@@ -18,7 +19,7 @@ from seq2attn.evaluation.metrics import Score, bleu_by_length, length_table, sco
 TEXTS = {
     "13a": ["The dog sleeps.", "Собака спит.", "개가 잔다.", "كلب ينام", "12:30 24.12.", ""],
     "zh": ["今天天气很好。", "他说：“你好！” OK", "這是一本書の"],
-    "char": ["きょうは晴れです。", "カタカナ", "ｶﾀｶﾅ", "วันนี้อากาศดี", "ខ្ញុំស្រលាញ់អ្នក", "ຂ້ອຍຮັກເຈົ້າ", "မင်္ဂလာပါ"],
+    "char": ["きょうは晴れです。", "カタカナ", "ｶﾀｶﾅ", "วันนี้อากาศดี", "ខ្ញុំស្រលាញ់អ្នក", "ຂ້ອຍຮັກເຈົ້າ", "မင်္ဂလာပါ", "བོད་ཡིག"],
 }
 REFERENCES = [["The small dog sleeps.", "we drink Tea, or?"], ["A little dog is asleep.", "We drink tea, right?"]]
 HYPOTHESES = ["the little dog sleeps.", "We drink tea."]
@@ -34,6 +35,15 @@ def test_the_tokenizer_depends_on_the_script_of_the_references(tokenize, text):
     assert f"|tok:{tokenize}|" in score.signature
     assert (metrics.note is None) == (tokenize == "13a")
     assert metrics.note is None or f"tok:{tokenize}" in metrics.note
+
+
+def test_references_in_another_normal_form_are_noted():
+    """Also letters that NFC decomposes, such as those of Bengali."""
+    for text in ("Tiếng Việt", "한국어", "প\u09dc"):
+        other = text if "\u09dc" in text else unicodedata.normalize("NFD", text)
+        assert EvaluationConfig().build([unicodedata.normalize("NFC", text)]).note is None
+        assert EvaluationConfig().build([other, "a", other]).note.startswith("2 references are not in Unicode NFC")
+    assert "; 1 references" in EvaluationConfig().build(["今天天气" * 9, unicodedata.normalize("NFD", "é")]).note
 
 
 def test_text_without_spaces_has_no_ter_by_default():

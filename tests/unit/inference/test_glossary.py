@@ -33,6 +33,12 @@ TOKENIZERS = (WordTokenizerConfig().train([]), WordTokenizerConfig().train(["tea
         ("Tu", unicodedata.normalize("NFD", "Die Tür ist zu."), False),
         ("resume", unicodedata.normalize("NFD", "résumé"), False),
         ("m", "m²", False),
+        ("２０", "２０２４年", False),
+        ("２０２４", "２０２４年", True),
+        ("មែរ", "ខ្មែរ", False),
+        ("ខ្មែរ", "ភាសាខ្មែរ", True),
+        ("خواهم", "می\u200cخواهم", False),
+        ("می\u200cخواهم", "من می\u200cخواهم.", True),
     ],
 )
 def test_terms_begin_and_end_with_words(tmp_path: Path, term: str, text: str, is_found: bool) -> None:

@@ -26,6 +26,9 @@ SENTENCES = {
     "en": ["Mr. Smith paid $3.50.", "J. R. R. Tolkien wrote it!", "Was it so?"],
     "hi": ["यह अच्छा है।", "वह भी।"],
     "ar": ["أين البيت؟", "هنا."],
+    "km": ["ខ្ញុំទៅបណ្ណាល័យ។", "គាត់មកផ្ទះ។"],
+    "bo": ["ང་རང་བོད་པ་ཡིན།", "ཁོང་ཡོང་སོང་།"],
+    "ur": ["میں گیا۔", "کیا وہ آیا؟"],
     "zh": ["今天很好。", "你好吗？", "好！", "他说。"],
     "ja": ["猫が寝ている。", "はい。"],
 }
@@ -60,6 +63,14 @@ def test_paragraphs_of_the_phrasebook_are_split_into_lines() -> None:
         sentences = split_sentences(" ".join(lines), language)
         assert " ".join(sentences) == " ".join(lines)
         assert len({*lines} - {*sentences}) < 0.02 * len(lines)  # `mich.` and `ill.` are taken for abbreviations
+
+
+@pytest.mark.parametrize("sentence", ["میں گیا تھا۔ ", "أين البيت؟ ", "እኔ ሄድኩ። ", "ခွေး အိပ်သည်။ ", "今日は．", "はい｡"])
+def test_long_text_is_cut_at_ends_of_sentences(sentence: str) -> None:
+    lines = split_sentences(sentence * (25_000 // len(sentence)), "qq")
+    assert all(
+        line.endswith(sentence.strip()) and len(line) % len(sentence) in (0, len(sentence) - 1) for line in lines
+    )
 
 
 @settings(max_examples=150, deadline=None)

@@ -104,6 +104,9 @@ def test_segmentation_into_words() -> None:
     words = WordTokenizerConfig().segment("Don't wait, (she) said. 3.14?! a_b")
     assert " ".join(words) == "Don ￭'￭ t wait ￭, (￭ she ￭) said ￭. 3 ￭.￭ 14 ￭? ￭! a_b"
     assert WordTokenizerConfig().segment("हिन्दी தமிழ்") == ["हिन्दी", "தமிழ்"]  # vowel signs stay in their words
+    joined = ["ශ්\u200dරී", "می\u200cخواهم", "Fahr\u00adrad"]
+    assert WordTokenizerConfig().segment(" ".join(joined)) == joined
+    assert WordTokenizerConfig().segment("a\u200d b ❤\ufe0f!") == ["a", "￭\u200d", "b", "❤\ufe0f", "￭!"]
     tokenizer = WordTokenizerConfig().train(["a, (b)"])  # punctuation is known with other joiners
     assert tokenizer.convert_ids_to_tokens(tokenizer.encode("a ,b( a")) == ["a", "￭,", "b", "(￭", "a"]
     whitespace = TRAINED["whitespace"]

@@ -137,6 +137,9 @@ def test_the_last_tokens_of_a_word_decide_on_its_end(name: str, line: list[str])
         ("Two dogs,  here.", ["Two ", "dogs,  ", "here."]),
         ("两只狗。 Python 3好", ["两", "只", "狗", "。 ", "Python ", "3", "好"]),
         ("犬がコード", ["犬", "が", "コ", "ー", "ド"]),
+        ("２０２４年", ["２０２４", "年"]),
+        ("ខ្មែរ", ["ខ្មែ", "រ"]),  # with the letter below
+        ("မန္တလေး", ["မ", "န္တ", "လေး"]),
         ("ที่นี่ ดี", ["ที่", "นี่ ", "ดี"]),  # with their vowels and tones
         ("", []),
     ],
