@@ -21,7 +21,7 @@ class PaperBLEU(BLEU):
     Equals `multi-bleu.perl` of Moses where some n-grams of each order match, else smoothed as sacreBLEU's.
 
     moses:            language of Moses' tokenizer; None for text that is tokenized already
-    lowercase:        after tokenization, as `multi-bleu.perl -lc`
+    lowercase:        after tokenization, as `multi-bleu.perl -lc`, but not only ASCII letters
     split_compounds:  at hyphens, as tensor2tensor's `get_ende_bleu.sh` (Vaswani et al. 2017)
 
     Raises: UserError without sacremoses, and for a language that it does not know.
