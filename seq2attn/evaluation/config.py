@@ -145,8 +145,9 @@ def _note(script: str | None, tokenize: str) -> str:
 
 def _normalization_note(references: Sequence[str]) -> list[str]:
     others = sum(not unicodedata.is_normalized("NFC", line) for line in references)
-    message = f"{others:,} references are not in Unicode NFC, as translations are by default: equal text counts as"
-    return [f"{message} different; normalize them"] if others else []
+    share = f"{others:,} of {len(references):,} references"
+    message = f"{share} are not in Unicode NFC, as translations are by default: equal text counts as different"
+    return [f"{message}; normalize them"] if others else []
 
 
 def _bleu(tokenize: str, lowercase: bool, is_tokenized: bool) -> BLEU:

@@ -42,8 +42,8 @@ def test_references_in_another_normal_form_are_noted():
     for text in ("Tiếng Việt", "한국어", "প\u09dc"):
         other = text if "\u09dc" in text else unicodedata.normalize("NFD", text)
         assert EvaluationConfig().build([unicodedata.normalize("NFC", text)]).note is None
-        assert EvaluationConfig().build([other, "a", other]).note.startswith("2 references are not in Unicode NFC")
-    assert "; 1 references" in EvaluationConfig().build(["今天天气" * 9, unicodedata.normalize("NFD", "é")]).note
+        assert EvaluationConfig().build([other, "a", other]).note.startswith("2 of 3 references are not in Unicode NFC")
+    assert "; 1 of 2 references" in EvaluationConfig().build(["今天天气" * 9, unicodedata.normalize("NFD", "é")]).note
 
 
 def test_text_without_spaces_has_no_ter_by_default():
