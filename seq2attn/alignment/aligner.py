@@ -30,7 +30,6 @@ from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tags import lacks_tag
 
 PAIRS_PER_CHUNK = 64
 """Number of pairs whose weights are in memory at a time."""
@@ -95,7 +94,7 @@ class Aligner:
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> None:
     """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments."""
     pairs = list(read_pairs_with_alignments(corpus))
-    untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if lacks_tag(aligner.tokenizers[0], source)]
+    untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:
         message = "no tag, which all training text had; write it before the line"
         print(f"warning: {enumerate_lines(untagged)}: {message}", file=sys.stderr)

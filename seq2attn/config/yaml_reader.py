@@ -191,12 +191,12 @@ class YAMLReader:
         if self._is_text(node) and problem is None and node.tag not in _TEXT:
             try:
                 value = yaml.SafeLoader("").construct_object(node)
-                if _OTHER_BASE.match(node.value):
-                    problem = f"YAML reads {node.value} as {value}: write it in decimal, or in quotes if it is text"
-                elif not isinstance(value, int) or -(2**63) <= value < 2**63:
-                    return value
-                else:
+                if isinstance(value, int) and not -(2**63) <= value < 2**63:
                     problem = "this number is too large"
+                elif _OTHER_BASE.match(node.value):
+                    problem = f"YAML reads {node.value} as {value}: write it in decimal, or in quotes if it is text"
+                else:
+                    return value
             except (LookupError, ValueError, OverflowError, yaml.YAMLError):
                 problem = f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"
         if problem:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from seq2attn.data.inspection import MAX_UNKNOWN_SHARE, CorpusReport, TextStyle
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tags import lacks_tag
 
 MAX_EXAMPLES = 5
 """Maximum number of lines that a warning names; it counts the others."""
@@ -40,7 +39,7 @@ class InputChecker:
             self.num_unknown += one.num_unknown
             if one.num_unknown:
                 self._with_unknown.append(number)
-            if lacks_tag(tokenizer, one.line):
+            if tokenizer.lacks_tag(one.line):
                 self._lines[UNTAGGED].append(number)
             if one.warning is not None:
                 self._lines[one.warning].append(number)

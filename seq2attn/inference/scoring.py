@@ -20,7 +20,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.translate_ids import retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tags import add_tag, lacks_tag
+from seq2attn.tokenizers.tags import add_tag
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 
 WINDOW = 1024
@@ -99,7 +99,7 @@ def _print_warnings(
     untagged, one_sided, long, unknown = list[int](), list[int](), list[int](), 0
     for number, (source, target) in enumerate(pairs, start=1):
         tagged = add_tag(source, tag)
-        if lacks_tag(tokenizers[0], tagged):
+        if tokenizers[0].lacks_tag(tagged):
             untagged.append(number)
         if bool(source.strip()) != bool(target.strip()):
             one_sided.append(number)

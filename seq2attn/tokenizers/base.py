@@ -73,6 +73,10 @@ class Tokenizer(ABC):
         """The tag at the beginning of a line, or an empty string, and the rest: see `TaggedTokenizer`."""
         return "", line
 
+    def lacks_tag(self, line: str) -> bool:
+        """True for text without a tag if all training text had one."""
+        return False
+
     def tagged_prefix(self, tag: str) -> tuple[int, ...]:
         """Ids before those of the text of a line with a tag, or with none if it is empty."""
         return self.line_prefix

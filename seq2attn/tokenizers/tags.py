@@ -58,6 +58,10 @@ class TaggedTokenizer(Tokenizer):
         match = _LEADING_TAG.match(line)
         return (match[1], line[match.end() :]) if match and match[1] in self.tags else ("", line)
 
+    def lacks_tag(self, line: str) -> bool:
+        """True for text without a tag if all training text had one."""
+        return self.required and bool(line.strip()) and not self.split_tag(line)[0]
+
     def tagged_prefix(self, tag: str) -> tuple[int, ...]:
         """The id of a tag, if any, and those before each line of the tokenizer."""
         return (*self._tag_ids(tag), *self.line_prefix)
@@ -105,12 +109,6 @@ class TaggedTokenizer(Tokenizer):
         for is_tags, group in groupby(map(int, ids), tags_by_id.__contains__):
             run = list(group)
             yield ([tags_by_id[id] for id in run] if is_tags else []), run
-
-
-def lacks_tag(tokenizer: Tokenizer, line: str) -> bool:
-    """True for text without a tag where all training text had one."""
-    is_required = isinstance(tokenizer, TaggedTokenizer) and tokenizer.required
-    return is_required and bool(line.strip()) and not tokenizer.split_tag(line)[0]
 
 
 def load_tags(tokenizer: Tokenizer, folder: Path, fix: str) -> Tokenizer:

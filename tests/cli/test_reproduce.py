@@ -199,6 +199,10 @@ def test_a_corpus_is_copied_from_a_mirror_or_is_named(invoke: Invoke, tmp_path: 
     (tmp_path / "mirror/multi30k-lc-tok").mkdir(parents=True)
     (tmp_path / "mirror/multi30k-lc-tok/train.de").write_text("neu\n", encoding="utf-8")
     error = invoke("reproduce", "toy", "--mirror", "mirror", code=2).err
+    assert "train.de: exists, and is not the text of multi30k-lc-tok; move it away" in error
+    for path in (tmp_path / "text").iterdir():
+        path.unlink()
+    error = invoke("reproduce", "toy", "--mirror", "mirror", code=2).err
     assert error.startswith("error: mirror/multi30k-lc-tok/train.de: not the text expected (SHA-256")
     assert not (tmp_path / "runs").exists()
 
