@@ -31,8 +31,6 @@ MIN_UPDATES = 150
 """Minimum number of updates per epoch at the automatic batch size."""
 MAX_RATIO = 4
 """Ratio to the automatic batch size from which a configured one causes a warning."""
-MAX_DEVIATION = 0.1
-"""Share by which the numbers of updates of epochs differ without another batch size, as with BPE-dropout."""
 MAX_WARMUP = 4000
 DEFAULT_LENGTH = Duration(20, "epochs")
 """Assumed length of a training that has only a time limit."""
@@ -97,11 +95,11 @@ def num_updates(limits: Iterable[Duration], per_epoch: int, state: TrainState) -
 
     The epochs of `state` may have had other batches than those to come.
     """
-    more = state.update - state.epochs * per_epoch
-    if abs(more) <= MAX_DEVIATION * state.update:
-        more = 0  # a resumed training has the number that it began with
-    counts = {"updates": lambda value: value, "epochs": lambda value: value * per_epoch + more}
-    return min((math.ceil(counts[limit.unit](limit.value)) for limit in limits if limit.unit in counts), default=None)
+    # the place in the epoch at which the trainer resumes
+    done = state.epoch * per_epoch + state.updates_in_epoch * per_epoch // state.updates_per_epoch
+    sizes = {"updates": (1, 0), "epochs": (per_epoch, state.update - done)}
+    counted = [(limit.value, *sizes[limit.unit]) for limit in limits if limit.unit in sizes]
+    return min((math.ceil(value * size) + more for value, size, more in counted), default=None)
 
 
 def warmup_warning(config: TrainingConfig, updates: int) -> str | None:

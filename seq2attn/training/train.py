@@ -28,7 +28,7 @@ from seq2attn.training.checkpoints.checkpoint import (
     read_checkpoint,
     restore,
 )
-from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_training
+from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_files
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.config_changes import (
     changes_since,
@@ -80,6 +80,8 @@ def train(
             world.barrier()  # all processes have read the config, which is replaced now
             if world.is_main_process:
                 keep_config(run, since, has_changes=bool(changes))
+            if not changes and since.train_state.num_processes == world.size:  # epochs differ with BPE-dropout
+                config = _with_training(config, lr_schedule=before.training.lr_schedule)
             notes += changes
             keeps_optimizer = _same_optimizer_state(before.training, config.training)
             notes += [] if keeps_optimizer else ["the new optimizer starts without a state"]
@@ -121,7 +123,7 @@ def _find_checkpoint(
                 run.check_exists()
             checkpoint = latest_valid_checkpoint(run.folder, warnings.append)
         if checkpoint is None:
-            refuse_existing_training(run.folder)
+            refuse_existing_files(run.folder)
         if resume is True and checkpoint is None:
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
     name = world.all_gather(checkpoint and checkpoint.folder.name)[0]
@@ -161,7 +163,7 @@ def _build_trainer(
     model.to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model, config.training.lr_scales))
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
-    state.texts = text_digests(config.data)
+    state.texts, state.num_processes = text_digests(config.data), world.size
     reporter.log_session(_start_message(model, world, state))
     objective = build_loss(model, config, prepared)
     _check_guided_alignment(objective)

@@ -41,6 +41,7 @@ class TrainState:
     reinforce_baseline: float | None = None  # moving average of a token's log-probability
     num_skipped: int = 0  # updates whose loss or gradient was not finite
     consecutive_skips: int = 0  # of these, the last in a row
+    num_processes: int = 1
     unreported_metrics: list[MetricsState] = field(default_factory=list)  # of each process, since the last report
 
     @property

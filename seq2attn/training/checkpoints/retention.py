@@ -25,8 +25,8 @@ PREPARED_FILES = ("config.yaml", "source", "target", "data")
 """What the preparation of a training writes, and the usual names of a project's own files."""
 
 
-def refuse_existing_training(run: Path) -> None:
-    """Raises RunError for a folder with files that must not be replaced: a training, a model, or no files of a run."""
+def refuse_existing_files(run: Path) -> None:
+    """Raises RunError if `run` has files that must not be replaced: of a training, of a model, or not of a run."""
     other_folder = "set another `run_dir` (--set run_dir=DIR)"
     fix = f"{other_folder}, or remove the folder"
     if checkpoint_folders(run):

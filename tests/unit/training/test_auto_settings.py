@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from seq2attn.config.duration import Duration
 from seq2attn.errors import TrainingInterrupted
+from seq2attn.run_directory import RunDirectory
 from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, resolve_auto, time_limit_warning
 from seq2attn.training.config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
 from seq2attn.training.distributed import DistributedContext
@@ -20,7 +21,7 @@ from seq2attn.training.lr_schedules import (
     SchedulePoint,
 )
 from seq2attn.training.train_state import TrainState
-from tests.laws.small import assert_same, last_weights, log_of, metrics, trained
+from tests.laws.small import BPE_DROPOUT, assert_same, last_weights, log_of, metrics, torchrun, trained
 
 AUTO = {"kind": "inverse-sqrt"}
 ALONE = DistributedContext(rank=0, size=1, device=torch.device("cpu"))
@@ -155,14 +156,52 @@ def test_a_cosine_schedule_ends_with_a_training_of_other_batches(corpus, before,
     assert run.load_config().training.lr_schedule.total_updates == update + 1
 
 
-def test_epochs_of_slightly_different_lengths_do_not_move_the_end_of_a_schedule():
-    """As with BPE-dropout: a training that resumes has the schedule that it began with."""
+@pytest.mark.parametrize("before", [7, 37, 140])
+def test_the_end_of_a_schedule_is_that_of_each_later_resumption(before):
+    """Training goes on from the middle of an epoch of `before` updates."""
     options = {"max_duration": ["9 epochs"], "batch": {"tokens": 256}, "lr_schedule": COSINE}
     lengths = lengths_of(300, 14)
-    config, _ = resolve(lengths, **options)
-    per_epoch = updates_per_epoch(config, lengths)
-    state = TrainState(update=5 * per_epoch + 4, epoch=5, updates_in_epoch=1, updates_per_epoch=per_epoch + 1)
-    assert resolve(lengths, state=state, **options)[0] == config
+    per_epoch = updates_per_epoch(TrainingConfig(batch={"tokens": 256}), lengths)
+    for half in range(before):
+        state, ends = TrainState(2 * before + half, 2, half, before), set()
+        done = half * per_epoch // before
+        for updates in range(9 * per_epoch - 2 * per_epoch - done):
+            ends.add(resolve(lengths, state=state, **options)[0].lr_schedule.total_updates)
+            epoch, place = divmod(2 * per_epoch + done + updates, per_epoch)
+            state = TrainState(2 * before + half + updates, epoch, place, per_epoch)
+        assert len(ends) == 1
+
+
+def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
+    """With BPE-dropout, each epoch has another number of updates."""
+    options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "report_every": 1}
+    trained(corpus, "run", max_duration=["2 epochs"], **options)
+    totals = set()
+    for _ in range(4):
+        with pytest.raises(TrainingInterrupted):
+            trained(corpus, "run", max_duration=["9 epochs"], time_limit="0.001 seconds", resume=True, **options)
+        run = RunDirectory(corpus / "run")
+        totals.add(run.load_config().training.lr_schedule.total_updates)
+    assert len(totals) == 1
+
+
+def test_the_schedule_of_a_training_that_resumes_in_fewer_processes(corpus):
+    """Each session has one update; the config does not change."""
+    options = {"lr_schedule": COSINE, "max_duration": ["4 epochs"], "time_limit": "0.001 seconds"}
+
+    def total(run):
+        return run.load_config().training.lr_schedule.total_updates
+
+    def session(run, **more):
+        with pytest.raises(TrainingInterrupted):
+            trained(corpus, run, batch={"tokens": 64}, **options, **more)
+        return total(RunDirectory(corpus / run))
+
+    run, code, output = torchrun(corpus, "two", batch={"tokens": 64}, **options)
+    assert code and "cosine schedule" in output
+    together, alone = total(run), session("alone")
+    assert together < alone
+    assert session("two", resume=True) == 1 + alone - (alone // 4) // (together // 4)
 
 
 def test_a_cosine_schedule_that_a_time_limit_cuts_causes_a_warning():
