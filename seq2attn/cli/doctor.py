@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -75,7 +73,9 @@ def verify_resume(
     from seq2attn.experiment import load_config
 
     experiment = load_config(config, overrides)
-    with _exit_at_sigterm(), TemporaryDirectory(prefix="seq2attn-") as folder:
+    # an exception ends the training, which is a process of its own, and removes the folder
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with TemporaryDirectory(prefix="seq2attn-") as folder:
         rows = verification.verify_resume(
             experiment, Path(folder).resolve(), partial(typer.echo, err=True), updates=updates
         )
@@ -84,13 +84,3 @@ def verify_resume(
     typer.echo(f"\n{'identical' if same else 'NOT identical'}, on this machine, with this PyTorch and as many threads")
     if not same:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _exit_at_sigterm() -> Iterator[None]:
-    """SystemExit at SIGTERM, so that the training in a process of its own and the temporary folder are removed."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -22,12 +22,12 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
     from seq2attn.experiment import load_config
     from seq2attn.io.lock import lock_directory
     from seq2attn.run_directory import RunDirectory
-    from seq2attn.training.checkpoints.retention import refuse_existing_training
+    from seq2attn.training.checkpoints.retention import refuse_existing_files
 
     experiment = load_config(config, overrides)
     folder = experiment.run_dir
     with lock_directory(folder):
-        refuse_existing_training(folder)
+        refuse_existing_files(folder)
         preparation.prepare(experiment.data, experiment.tokenizer, folder, partial(typer.echo, err=True))
         RunDirectory(folder).save_config(experiment)
 

@@ -29,15 +29,13 @@ TrainingCorpora = Annotated[
 """One corpus, or a list of corpora."""
 
 
-def _none_to_empty(value: Any) -> Any:
-    return {} if value is None else value
-
-
-Corpora = Annotated[
+NamedCorpora = Annotated[
     dict[str, CorpusConfig],
-    BeforeValidator(_none_to_empty, json_schema_input_type=dict[str, CorpusConfig] | None),
+    BeforeValidator(
+        lambda value: {} if value is None else value, json_schema_input_type=dict[str, CorpusConfig] | None
+    ),
 ]
-"""Corpora by name."""
+"""Corpora by name; null: none."""
 
 
 def _check_test_names(test: Mapping[str, CorpusConfig]) -> list[FieldError]:
@@ -82,7 +80,7 @@ class DataConfig(Config):
     """Training text of the tokenizers and the model: a corpus, or a list of corpora."""
     dev: CorpusConfig
     """Text for validation: early stopping and the choice of checkpoints; never filtered."""
-    test: Corpora = Field(default_factory=dict)
+    test: NamedCorpora = Field(default_factory=dict)
     """Test sets by name, for `evaluate`; never filtered. null: none, although an extended file has some."""
     filters: FiltersConfig = FiltersConfig()
     """Filters for training pairs."""

@@ -1,5 +1,6 @@
 """Preparation of text: trained tokenizers and memory-mapped token ids, made once.
 
+run.json                 written first: the manifest of a run directory
 source/ target/          the tokenizers; the same one twice if it is joint
 data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
 data/dev-1.jsonl ...     the dev set with further references as targets, if any

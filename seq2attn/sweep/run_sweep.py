@@ -67,9 +67,9 @@ def run_sweep(plan: SweepPlan, jobs: int, log: Log, *, redo: bool = False) -> li
 
 
 def refuse_other_files(folder: Path) -> None:
-    """Raises RunError for a folder whose files would be replaced, and are not of a sweep."""
-    others = [name for stem in ("leaderboard", "report") for name in (f"{stem}.md", f"{stem}.json", f"{stem}.html")]
-    others = [name for name in others if (folder / name).exists()]
+    """Raises RunError for a folder without a sweep whose files a sweep, or `reproduce`, would replace."""
+    names = [f"{stem}.{suffix}" for stem in ("leaderboard", "report") for suffix in ("md", "json", "html")]
+    others = [name for name in names if (folder / name).exists()]
     if others and not (folder / SWEEP_LOCK).exists():
         raise RunError(f"{folder}: `{others[0]}` would be replaced, and is not of a sweep; give another `folder`")
 
@@ -140,19 +140,20 @@ def _run_and_log(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) ->
 def link_prepared_data(runs: Iterable[TrialRun], fingerprints: ExperimentFingerprints, folder: Path, log: Log) -> None:
     """The prepared data of each run, in the form of `prepare`.
 
-    Raises: DataError for text that cannot be used, before the first training.
+    Raises, before the first training: RunError for a folder with files of others, DataError for text that cannot be
+    used.
     """
     shared: dict[str, Path] = {}
     for run in runs:
         if (run.folder / PREPARED).is_file() or checkpoint_folders(run.folder):  # `train` prepares a trained one again
             continue
+        if run.folder.is_dir() and any(run.folder.iterdir()) and not (run.folder / TRIAL_FILE).exists():
+            raise RunError(f"{run.folder}: has files, and not those of a training; give another `folder`")
         experiment = run.experiment
         fingerprint = fingerprints.text_fingerprint(experiment)
         if fingerprint not in shared:
             shared[fingerprint] = folder / "prepared" / fingerprint[:16]
             prepare(experiment.data, experiment.tokenizer, shared[fingerprint], log)
-        if run.folder.is_dir() and any(run.folder.iterdir()) and not (run.folder / TRIAL_FILE).exists():
-            raise RunError(f"{run.folder}: has files, and not those of a training; give another `folder`")
         remove_temporary(run.folder.parent)
         with atomic_dir(run.folder) as partial:
             shutil.copytree(shared[fingerprint], partial, copy_function=_link_or_copy, dirs_exist_ok=True)

@@ -78,11 +78,11 @@ _OTHER_UNSPACED = {name: regex.compile(rf"\p{{{name}}}") for name in ("Thai", "L
 _UNSPACED = "|".join(one.pattern for one in (_EAST_ASIAN, _EAST_ASIAN_PUNCTUATION, *_OTHER_UNSPACED.values()))
 _AT_UNSPACED = rf"(?<={_UNSPACED})|(?={_UNSPACED})"
 STACKERS = "\u17d2\u1039"
-"""Marks of Khmer and Burmese that put the next letter under the one before."""
-WORD_JOINERS = "\u00ad\u180e\u200c\u200d"
-"""Invisible characters inside words: soft hyphen, Mongolian vowel separator, zero-width non-joiner and joiner."""
-WORD_START = rf"(?:(?<![\p{{L}}\p{{M}}\p{{N}}_{WORD_JOINERS}])|(?<![{STACKERS}])(?:{_AT_UNSPACED}))"
-WORD_END = rf"(?![\p{{M}}{WORD_JOINERS}])(?:(?![\p{{L}}\p{{N}}_])|(?<![{STACKERS}])(?:{_AT_UNSPACED}))"
+"""Khmer's coeng and Burmese's virama, which put the next letter under the one before (Unicode: invisible stackers)."""
+FORMAT_CHARACTERS = "\u00ad\u180e\u200c\u200d"
+"""Invisible characters inside words (Unicode category Cf): soft hyphen, Mongolian vowel separator, ZWNJ and ZWJ."""
+WORD_START = rf"(?:(?<![\p{{L}}\p{{M}}\p{{N}}_{FORMAT_CHARACTERS}])|(?<![{STACKERS}])(?:{_AT_UNSPACED}))"
+WORD_END = rf"(?![\p{{M}}{FORMAT_CHARACTERS}])(?:(?![\p{{L}}\p{{N}}_])|(?<![{STACKERS}])(?:{_AT_UNSPACED}))"
 """Patterns of `regex` for places where a word may begin and end: in scripts without spaces before any letter."""
 _LETTER_REST = rf"(?:\p{{M}}|(?<=[{STACKERS}])\p{{L}})*"
 _WORD = regex.compile(rf"(?:(?:{_UNSPACED}){_LETTER_REST}|(?:(?!{_UNSPACED})\S)+)\s*")

@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import SPACE_MARK, WORD_JOINERS, NormalizeConfig, collapse_whitespace
+from seq2attn.tokenizers.normalize import FORMAT_CHARACTERS, SPACE_MARK, NormalizeConfig, collapse_whitespace
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
 JOINER = "￭"
@@ -104,7 +104,7 @@ def _token_pattern() -> re.Pattern[str]:
     characters = map(chr, chain(range(0x20000), range(0xE0000, 0xF0000)))
     marks = "".join(character for character in characters if unicodedata.category(character)[0] == "M")
     part = rf"[\w{marks}]+"
-    return re.compile(rf"(?P<word>{part}(?:[{WORD_JOINERS}]+{part})*|{SPECIAL_TOKENS[UNK]})|\S[{marks}]*")
+    return re.compile(rf"(?P<word>{part}(?:[{FORMAT_CHARACTERS}]+{part})*|{SPECIAL_TOKENS[UNK]})|\S[{marks}]*")
 
 
 class CharacterTokenizerConfig(NormalizeConfig):

@@ -108,6 +108,7 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
     for one in found["sets"]:
         for metric, values in one["scores"].items():
             assert f'["{one["name"]}","{metric}","a, c",{values["a"]["value"]},0.0]' in page
+    assert 'dir: "auto"' in page  # sentences from right to left
     assert '"runs":["a","b","c"]' in page and "http" not in page.replace("http-equiv", "")
     markdown = invoke_in(folder, "compare", "a", "b", "--format", "markdown").out
     for output in (text, page, markdown):  # `b` has another maximum length

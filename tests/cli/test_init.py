@@ -23,6 +23,8 @@ def test_its_paths_are_those_of_the_command_line(tmp_path, invoke):
     assert config.data.train[0].files == (tmp_path / "text/train.de", tmp_path / "text/train.en")
     assert config.data.dev.files == (tmp_path / "text/dev.de", tmp_path / "text/dev.en")
     assert config.run_dir == Path("runs/mine")
+    done = invoke("init", *TEXT, "-o", "my configs/mine.yaml")
+    assert done.out.endswith("; next: seq2attn train 'my configs/mine.yaml'\n")
 
 
 def test_a_path_in_the_home_folder(tmp_path, invoke, monkeypatch):
