@@ -34,6 +34,8 @@ def load_with_locations(
 ) -> tuple[C, YAMLTree]:
     """`load`, and the merged YAML with the place of each value."""
     tree, diagnostics, dropped = read_merged(path, model, overrides)
+    if command := _command_of_other_config(tree.data, model):
+        raise ConfigError(f"{path}: is a config for `seq2attn {command}`")
     for message in dropped:
         print(message, file=sys.stderr)
     places = {diagnostic.sort_key for diagnostic in diagnostics}  # of values that are not valid YAML
@@ -44,6 +46,18 @@ def load_with_locations(
     if diagnostics or config is None:
         raise format_diagnostics(path, diagnostics, num_omitted)
     return config, tree
+
+
+_COMMANDS = {"published": "reproduce", "axes": "sweep", "model": "train"}
+"""The commands whose configs have these keys, the most special one first."""
+
+
+def _command_of_other_config(data: Any, model: type[Config]) -> str | None:
+    """The command that a config without any key of `model` is for; None if it is not known."""
+    keys = data.keys() if isinstance(data, dict) else set[str]()
+    if keys & model.model_fields.keys():
+        return None
+    return next((command for key, command in _COMMANDS.items() if key in keys), None)
 
 
 def errors_at(

@@ -75,7 +75,10 @@ training:                         # batch size and warm-up are chosen by the siz
   max_duration: [30 epochs, 8 hours]   # whichever comes first
   optimizer: {{kind: adam, lr: {lr}}}    # lower it if the loss rises or updates are skipped
   validation: {{every: 1 epoch, patience: 5}}   # training ends after 5 validations without a better BLEU
-search: {{kind: beam, beam_size: 5}}
+search:
+  kind: beam
+  beam_size: 5
+  # lengths: {{source_language: de}}  # whose abbreviations end no sentence where a long line is split; `en` by default
 """
 
 

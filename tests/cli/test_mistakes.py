@@ -8,6 +8,7 @@ import pytest
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.cli.conftest import WORDS, Invoke, Toy, command, run_process, write_toy
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 NO_ENCODER_ATTENTION = (
     "there is no attention to draw: the model has no encoder self-attention; it has cross-attention"
     " (--attention-kind cross)\n"
@@ -71,6 +72,20 @@ class TestRun:
         assert {path.name for path in (tmp_path / "runs/toy").iterdir()} >= {"source", "target", "notes.txt"}
         invoke("train", "toy.yaml", "--set", "training.max_duration=[2 updates]")
         assert (tmp_path / "runs/toy/model.safetensors").is_file() and (tmp_path / "runs/toy/notes.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("command_", "config", "other"),
+    [
+        ("train", "sweeps/phrasebook", "sweep"),
+        ("sweep", "phrasebook", "train"),
+        ("reproduce", "phrasebook", "train"),
+        ("train", "reproduce/iwslt14", "reproduce"),
+    ],
+)
+def test_a_config_for_another_command(mistake, command_: str, config: str, other: str) -> None:
+    path = f"{CONFIGS}/{config}.yaml"
+    assert mistake(command_, path) == f"{path}: is a config for `seq2attn {other}`\n"
 
 
 class TestOptions:

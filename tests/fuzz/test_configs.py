@@ -21,7 +21,7 @@ from tests.fuzz.fuzzed import fuzzed
 CONFIGS = Path(__file__).parents[2] / "configs"
 PATHS = sorted(path.relative_to(CONFIGS) for path in CONFIGS.rglob("*.yaml"))
 PLACE = re.compile(r"^(?:[^\n]*\.yaml|<command line>):\d+:\d+: \S", re.MULTILINE)
-WHOLE_FILE = re.compile(r"^[^\n]*\.yaml: (?:there is no file|cannot read|has more than)")
+WHOLE_FILE = re.compile(r"^[^\n]*\.yaml: (?:there is no file|cannot read|has more than|is a config for)")
 DEEPEST = 6
 """Maximum number of layers of a model to build, on the meta device."""
 
