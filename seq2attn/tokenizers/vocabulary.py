@@ -43,7 +43,7 @@ class Vocabulary:
         counts = Counter(tokens)
         frequent = [token for token, n in counts.items() if n >= min_frequency and token not in SPECIAL_TOKENS]
         ordered = sorted(frequent, key=lambda token: (-counts[token], token))
-        return cls.from_tokens(ordered if vocab_size is None else ordered[: max(0, vocab_size - len(SPECIAL_TOKENS))])
+        return cls.from_tokens(ordered if vocab_size is None else ordered[: vocab_size - len(SPECIAL_TOKENS)])
 
     @cached_property
     def _ids(self) -> dict[str, int]:
