@@ -17,7 +17,7 @@ from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
 from seq2attn.tokenizers.tags import load_tags
-from seq2attn.tokenizers.vocabulary import Vocabulary, check_same
+from seq2attn.tokenizers.vocabulary import TOKENIZER_HINT, Vocabulary, check_same
 from seq2attn.tokenizers.wordpiece import HF_TOKENIZER_FILE, WordPieceTokenizerConfig, load_wordpiece
 from seq2attn.tokenizers.words import CharacterTokenizer, CharacterTokenizerConfig, WordTokenizer, WordTokenizerConfig
 
@@ -141,7 +141,6 @@ class TokenizersConfig(Config):
 
 
 _CONFIG: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
-TOKENIZER_HINT = "copy the whole run directory from where it was made, or make it again"
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -164,10 +163,10 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         case CharacterTokenizerConfig():
             tokenizer = CharacterTokenizer(config, vocabulary)
         case BPETokenizerConfig() | UnigramTokenizerConfig():
-            tokenizer = load_subwords(config, folder, TOKENIZER_HINT)
+            tokenizer = load_subwords(config, folder)
             check_same(vocabulary, tokenizer.vocabulary, folder / MODEL_FILE)
         case WordPieceTokenizerConfig():
-            tokenizer = load_wordpiece(config, folder, TOKENIZER_HINT)
+            tokenizer = load_wordpiece(config, folder)
             check_same(vocabulary, tokenizer.vocabulary, folder / HF_TOKENIZER_FILE)
         case SentencePieceTokenizerConfig():
             model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
@@ -175,7 +174,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         case HFTokenizerConfig():
             tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
     tokenizer = with_direction(tokenizer, right_to_left=header.get("right_to_left") is True)
-    return load_tags(tokenizer, folder, TOKENIZER_HINT)
+    return load_tags(tokenizer, folder)
 
 
 def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:

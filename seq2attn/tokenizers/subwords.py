@@ -25,7 +25,7 @@ from seq2attn.io.files import read_bytes
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig, collapse_whitespace
 from seq2attn.tokenizers.subword_regularization import BPEDropoutSampler, UnigramSampler
-from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, EOS, PAD, SPECIAL_TOKENS, UNK, Vocabulary
+from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, EOS, PAD, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
 MODEL_FILE = "sentencepiece.model"
 MAX_LINE_BYTES = 2**16
@@ -184,13 +184,14 @@ class SubwordTokenizer(Tokenizer):
         return collapse_whitespace(self._processor.decode([int(id) for id in ids if id not in CONTROL_IDS]))
 
 
-def load_subwords(config: BPETokenizerConfig | UnigramTokenizerConfig, folder: Path, fix: str) -> SubwordTokenizer:
+def load_subwords(config: BPETokenizerConfig | UnigramTokenizerConfig, folder: Path) -> SubwordTokenizer:
     """The tokenizer that `SubwordTokenizer.save` wrote.
 
     Raises: RunError when the model is missing or is not a SentencePiece model.
     """
-    model = read_bytes(folder / MODEL_FILE, fix)
+    model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
     try:
         return SubwordTokenizer(config, model)
     except (RuntimeError, ValueError) as error:
-        raise RunError(f"{folder / MODEL_FILE}: is not a SentencePiece model ({error}); {fix}") from None
+        message = f"{folder / MODEL_FILE}: is not a SentencePiece model ({error}); {TOKENIZER_HINT}"
+        raise RunError(message) from None

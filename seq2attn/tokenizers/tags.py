@@ -15,7 +15,7 @@ from typing import Self
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import read_object, write_json
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.vocabulary import Vocabulary
+from seq2attn.tokenizers.vocabulary import TOKENIZER_HINT, Vocabulary
 
 TAGS_FILE = "tags.json"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -111,15 +111,15 @@ class TaggedTokenizer(Tokenizer):
             yield ([tags_by_id[id] for id in run] if is_tags else []), run
 
 
-def load_tags(tokenizer: Tokenizer, folder: Path, fix: str) -> Tokenizer:
+def load_tags(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
     """The tokenizer with the tags saved beside it, if any. Raises RunError for a file that does not list tags."""
     path = folder / TAGS_FILE
     if not path.exists():
         return tokenizer
-    content = read_object(path, fix)
+    content = read_object(path, TOKENIZER_HINT)
     tags = content.get("tags")
     if not isinstance(tags, list) or not all(isinstance(tag, str) and _LEADING_TAG.match(tag) for tag in tags):
-        raise RunError(f"{path}: does not list tags; {fix}")
+        raise RunError(f"{path}: does not list tags; {TOKENIZER_HINT}")
     return TaggedTokenizer(tokenizer, tuple(tags), content.get("required") is True)
 
 

@@ -17,6 +17,8 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 CONTROL_IDS = (PAD, BOS, EOS)
 """Ids without text."""
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
+TOKENIZER_HINT = "copy the whole run directory from where it was made, or make it again"
+"""The advice in errors about the files of a tokenizer in a run."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,13 @@ class Vocabulary:
 
         Raises: RunError when the file is missing or is not a vocabulary.
         """
-        fix = "copy the whole run directory from where it was made, or make it again"
-        tokens = read_object(path, fix).get("tokens")
+        tokens = read_object(path, TOKENIZER_HINT).get("tokens")
         if not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
-            raise RunError(f"{path}: has no list of tokens; {fix}")
+            raise RunError(f"{path}: has no list of tokens; {TOKENIZER_HINT}")
         try:
             return cls(tuple(tokens))
         except ValueError as error:
-            raise RunError(f"{path}: {error}; {fix}") from None
+            raise RunError(f"{path}: {error}; {TOKENIZER_HINT}") from None
 
 
 def check_same(expected: Vocabulary, actual: Vocabulary, file: Path) -> None:

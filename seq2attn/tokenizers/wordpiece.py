@@ -24,7 +24,7 @@ from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
+from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
 HF_TOKENIZER_FILE = "wordpiece.json"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
@@ -138,13 +138,14 @@ class WordPieceTokenizer(Tokenizer):
         super().save(folder)
 
 
-def load_wordpiece(config: WordPieceTokenizerConfig, folder: Path, fix: str) -> WordPieceTokenizer:
+def load_wordpiece(config: WordPieceTokenizerConfig, folder: Path) -> WordPieceTokenizer:
     """The tokenizer that `WordPieceTokenizer.save` wrote. Raises RunError when its file is missing or corrupt."""
     from tokenizers import Tokenizer
 
-    content = read_object(folder / HF_TOKENIZER_FILE, fix)
+    content = read_object(folder / HF_TOKENIZER_FILE, TOKENIZER_HINT)
     try:
         backend = Tokenizer.from_str(json.dumps(content["tokenizer"], ensure_ascii=False))
         return WordPieceTokenizer(config, backend, content["controls"])
     except Exception as error:  # `tokenizers` raises no other class
-        raise RunError(f"{folder / HF_TOKENIZER_FILE}: is not a WordPiece tokenizer ({error}); {fix}") from None
+        message = f"{folder / HF_TOKENIZER_FILE}: is not a WordPiece tokenizer ({error}); {TOKENIZER_HINT}"
+        raise RunError(message) from None
