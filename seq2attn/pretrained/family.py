@@ -202,7 +202,7 @@ class Family(ABC):
 
     @abstractmethod
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
-        """A file and its id of each token, for both sides; PAD, EOS and UNK have our names. Raises DataError."""
+        """A file and its id of each token, for both sides; PAD, EOS and UNK have our names. Raises UserError."""
 
     def rows(self, source: Tokenizer, target: Tokenizer) -> tuple[list[int], list[int]]:
         """Their id of each token of ours, of both sides; BOS is the token that their decoder starts with.

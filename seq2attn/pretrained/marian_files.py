@@ -20,7 +20,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from seq2attn.config.base import Config
-from seq2attn.errors import DataError, RunError
+from seq2attn.errors import DataError
 from seq2attn.io.files import read_bytes
 from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
 from seq2attn.pretrained.family import Generation, ImportOptions, NumLayers, Size
@@ -82,11 +82,11 @@ class MarianFiles(Marian):
     """Marian's own files."""
 
     def __init__(self, file: Path) -> None:
-        """The model of a decoder's config. Raises DataError with the file and the key that cannot be used."""
+        """The model of a decoder's config. Raises UserError with the file and the key that cannot be used."""
         self.folder, self.tokenizer_settings = file.parent, {}
         try:
             content = yaml.safe_load(read_bytes(file, HINT))
-        except (RunError, yaml.YAMLError, ValueError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise DataError(f"{file}: cannot be read ({reason})") from None
         if not isinstance(content, dict):
@@ -162,7 +162,7 @@ class MarianFiles(Marian):
         return sections[0] | {"tag": self.language_tag(self.pieces(self.vocabularies[0]), options)}, sections[1]
 
     def pieces(self, vocabulary: Path) -> dict[str, int]:
-        """The id of each piece of a vocabulary. Raises DataError."""
+        """The id of each piece of a vocabulary. Raises UserError."""
         read = read_model_pieces if vocabulary.suffix == ".spm" else read_pieces
         return {piece: id for id, piece in enumerate(read(vocabulary))}
 

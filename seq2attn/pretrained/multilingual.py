@@ -51,7 +51,7 @@ class Multilingual(BartFamily):
 
     @cached_property
     def pieces(self) -> dict[str, int]:
-        """The id of each piece, and of fairseq's special tokens. Raises DataError."""
+        """The id of each piece, and of fairseq's special tokens. Raises UserError."""
         if self.vocabulary.is_file():
             tokens = read_pieces(self.vocabulary)
         else:

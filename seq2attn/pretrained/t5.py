@@ -172,7 +172,7 @@ class T5(Family):
 
     @cached_property
     def pieces(self) -> list[str]:
-        """The pieces in the order of their ids. Raises DataError."""
+        """The pieces in the order of their ids. Raises RunError."""
         return read_model_pieces(self.folder / PIECES_FILE)
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:

@@ -50,13 +50,10 @@ class HFTokenizerConfig(Config):
     def train(self, lines: Iterable[str]) -> HFTokenizer:
         """The tokenizer in the file; `lines` are not used.
 
-        Raises: DataError for a file that is missing or corrupt, or was changed.
+        Raises: UserError for a file that is missing or corrupt, or was changed.
         """
-        try:
-            content = read_bytes(self.path, FILE_HINT)
-            backend = load_backend(content, self.path)
-        except RunError as error:
-            raise DataError(str(error)) from None
+        content = read_bytes(self.path, FILE_HINT)
+        backend = load_backend(content, self.path)
         if sha256_json([sha256_of(self.path)]) != self.digest:
             raise DataError(f"{self.path}: the file is not that of the config's `digest`; leave that out")
         ids: dict[str, int] = backend.get_vocab(with_added_tokens=True)

@@ -67,18 +67,15 @@ class SentencePieceTokenizerConfig(Config):
     def train(self, lines: Iterable[str]) -> SentencePieceTokenizer:
         """The tokenizer in the files; `lines` are not used.
 
-        Raises: DataError for a file that is missing or corrupt, or was changed.
+        Raises: UserError for a file that is missing or corrupt, or was changed.
         """
         files = [self.path] if self.vocabulary is None else [self.path, self.vocabulary]
-        try:
-            model = read_bytes(self.path, FILE_HINT)
-            pieces = read_model_pieces(self.path) if self.vocabulary is None else read_pieces(self.vocabulary)
-            if sha256_json([sha256_of(file) for file in files]) != self.digest:
-                raise DataError(f"{self.path}: the files are not those of the config's `digest`; leave that out")
-            tokens = dict.fromkeys((*pieces, *self.special_tokens))
-            return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(tokens))
-        except RunError as error:
-            raise DataError(str(error)) from None
+        model = read_bytes(self.path, FILE_HINT)
+        pieces = read_model_pieces(self.path) if self.vocabulary is None else read_pieces(self.vocabulary)
+        if sha256_json([sha256_of(file) for file in files]) != self.digest:
+            raise DataError(f"{self.path}: the files are not those of the config's `digest`; leave that out")
+        tokens = dict.fromkeys((*pieces, *self.special_tokens))
+        return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(tokens))
 
 
 def fill_in_digest(data: Any, *keys: str) -> Any:
@@ -113,23 +110,17 @@ def load_processor(model: bytes, path: Path) -> Any:
 
 
 def read_model_pieces(path: Path) -> list[str]:
-    """The pieces of a SentencePiece model in the order of their ids. Raises DataError when it cannot be read."""
-    try:
-        processor = load_processor(read_bytes(path, FILE_HINT), path)
-    except RunError as error:
-        raise DataError(str(error)) from None
+    """The pieces of a SentencePiece model in the order of their ids. Raises RunError when it cannot be read."""
+    processor = load_processor(read_bytes(path, FILE_HINT), path)
     return [processor.id_to_piece(id) for id in range(len(processor))]
 
 
 def read_pieces(path: Path) -> list[str]:
     """The pieces of a JSON file, or of Marian's `.yml`, in the order of their ids.
 
-    Raises: DataError for a corrupt file, and unless the ids are 0, 1, 2 and so on, each once.
+    Raises: UserError for a corrupt file, and unless the ids are 0, 1, 2 and so on, each once.
     """
-    try:
-        ids = _read_yaml_ids(path) if path.suffix == ".yml" else read_object(path, FILE_HINT)
-    except RunError as error:
-        raise DataError(str(error)) from None
+    ids = _read_yaml_ids(path) if path.suffix == ".yml" else read_object(path, FILE_HINT)
     for piece, id in ids.items():
         if type(id) is not int:
             raise DataError(f"{path}: the id of `{piece}` is {id!r}, no number; {FILE_HINT}")

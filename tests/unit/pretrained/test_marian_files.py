@@ -14,7 +14,7 @@ import torch
 import yaml
 from numpy.typing import NDArray
 
-from seq2attn.errors import DataError
+from seq2attn.errors import UserError
 from seq2attn.io.weights import load_tensors
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
@@ -206,7 +206,7 @@ BAD: dict[str, tuple[Callable[[Path, Arrays], object], str]] = {
 def test_bad_files_leave_nothing_behind(name: str, original: tuple[Path, Arrays], npz: Path, tmp_path: Path) -> None:
     spoil, message = BAD[name]
     spoil(npz, original[1])
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(UserError) as caught:
         import_run(npz, tmp_path / "run", TRANSFORMERS)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()

@@ -63,10 +63,10 @@ def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         config.model_copy(update={"digest": "0"}).train([])
     content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     (tmp_path / "tokenizer.json").write_text(json.dumps(content | {"decoder": None}))
-    with pytest.raises(DataError, match=r"is not a tokenizer of Hugging Face \(it has no `decoder`\)"):
+    with pytest.raises(RunError, match=r"is not a tokenizer of Hugging Face \(it has no `decoder`\)"):
         tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(DataError, match=r"tokenizer\.json: is not a tokenizer of Hugging Face"):
+    with pytest.raises(RunError, match=r"tokenizer\.json: is not a tokenizer of Hugging Face"):
         tokenizer(tmp_path)
     tokenizer(folder).save(tmp_path / "source")
     (tmp_path / "source/backend.json").write_bytes(b"\xff")

@@ -129,7 +129,7 @@ def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             tokenizer(folder, vocabulary=tmp_path / f"{name}.json")
     (tmp_path / "no.spm").write_bytes(b"version 1")
-    with pytest.raises(DataError, match=r"no\.spm: is not a SentencePiece model"):
+    with pytest.raises(RunError, match=r"no\.spm: is not a SentencePiece model"):
         tokenizer(folder, path=tmp_path / "no.spm")
     pieces.save(tmp_path / "source")
     (tmp_path / "source" / "sentencepiece.model").write_bytes(b"")
