@@ -19,15 +19,9 @@ from seq2attn.attention.scores import split_heads
 from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.plugin import fill_in
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
-from seq2attn.errors import DataError, RunError
-from seq2attn.io.hf_folder import (
-    CONFIG_FILE,
-    check_files,
-    read_hf_config,
-    read_hf_specs,
-    read_hf_tensors,
-    validate_fields,
-)
+from seq2attn.errors import DataError, UserError
+from seq2attn.io.files import FILE_HINT, read_object
+from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_specs, read_hf_tensors, validate_fields
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.tokenizers.vocabulary import EOS, PAD
 from seq2attn.tokenizers.wordpiece import check_dependency, resolve_folder
@@ -62,7 +56,7 @@ def read_bert_config(folder: Path) -> BertArchitectureConfig:
         check_files(folder)
         architecture = _read_architecture(folder / CONFIG_FILE)
         rows, width = _embeddings_shape(folder)
-    except DataError as error:
+    except UserError as error:
         raise FieldError("path", str(error)) from None
     if (rows, width) != (architecture.vocab_size, architecture.hidden_size):
         expected = f"{architecture.vocab_size} x {architecture.hidden_size}"
@@ -71,7 +65,7 @@ def read_bert_config(folder: Path) -> BertArchitectureConfig:
 
 
 def _read_architecture(file: Path) -> BertArchitectureConfig:
-    content = read_hf_config(file)
+    content = read_object(file, FILE_HINT)
     model_type = content.get("model_type", "bert")
     if model_type != "bert":
         raise FieldError("path", f"{file} is not of a `bert` but of a `{model_type}`")
@@ -85,7 +79,7 @@ def _read_architecture(file: Path) -> BertArchitectureConfig:
 
 
 def _embeddings_shape(folder: Path) -> tuple[int, ...]:
-    """Shape of the word embeddings, from the headers of the files. Raises DataError when there are none."""
+    """Shape of the word embeddings, from the headers of the files. Raises UserError when there are none."""
     shapes = [spec.shape for name, spec in read_hf_specs(folder).items() if name.endswith(WORD_EMBEDDINGS_KEY)]
     if len(shapes) != 1 or len(shapes[0]) != 2:
         raise DataError(f"{folder}: its weights are not of a BERT: there is no `{WORD_EMBEDDINGS_KEY}`")
@@ -104,7 +98,7 @@ def read_bert_tensors(folder: Path) -> dict[str, Tensor]:
     try:
         _embeddings_shape(folder)
         tensors = read_hf_tensors(folder)
-    except (DataError, RunError) as error:
+    except UserError as error:
         raise DataError(f"{folder}: its weights cannot be read: {error}") from None
     (prefix,) = (name.removesuffix(WORD_EMBEDDINGS_KEY) for name in tensors if name.endswith(WORD_EMBEDDINGS_KEY))
     return {

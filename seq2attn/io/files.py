@@ -35,6 +35,8 @@ TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.(partial|removed)$")
 """The end of a temporary name."""
 MANIFEST = "run.json"
 """The file that makes a folder a run directory: the version of the format of its files."""
+FILE_HINT = "take the file that belongs to the model"
+"""The advice in errors about a file of a pretrained model."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, whose errors name no file."""
 
@@ -185,7 +187,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_bytes(path: Path, fix: str) -> bytes:
-    """The content of a file of a run; `fix` is the advice in error messages.
+    """The content of a file of a run or of a pretrained model; `fix` is the advice in error messages.
 
     Raises: RunError, also if it is not a regular file or larger than MAX_FILE_BYTES.
     """
@@ -200,7 +202,7 @@ def read_bytes(path: Path, fix: str) -> bytes:
 
 
 def read_object(path: Path, fix: str) -> dict[str, Any]:
-    """The JSON object in a file of a run.
+    """The JSON object in a file of a run or of a pretrained model.
 
     Raises: RunError, also if it is not a JSON object.
     """

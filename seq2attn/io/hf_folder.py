@@ -7,7 +7,6 @@ model.safetensors.index.json    the files that they are split into
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from seq2attn.errors import DataError
-from seq2attn.io.files import MAX_FILE_BYTES, open_regular
+from seq2attn.io.files import FILE_HINT, open_regular, read_object
 from seq2attn.io.weights import TensorSpec, load_tensors
 
 CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -38,17 +37,6 @@ def check_files(
         raise DataError(f"{folder} has no {' and no '.join(missing)}{hint}")
 
 
-def read_hf_config(file: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises DataError when it cannot be read."""
-    try:
-        content = _read_json(file)
-        if not isinstance(content, dict):
-            raise ValueError("it is no JSON object")
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file} cannot be read: {error}") from None
-    return content
-
-
 def validate_fields(model: type[Section], content: Mapping[str, Any], file: Path) -> Section:
     """The fields of `content` that `model` has. Raises DataError with missing and invalid keys of `file`."""
     try:
@@ -59,7 +47,7 @@ def validate_fields(model: type[Section], content: Mapping[str, Any], file: Path
 
 
 def read_hf_specs(folder: Path) -> dict[str, TensorSpec]:
-    """Dtypes and shapes of the weights, from the headers of their files. Raises DataError when they cannot be read."""
+    """Dtypes and shapes of the weights, from the headers of their files. Raises UserError when they cannot be read."""
     specs: dict[str, TensorSpec] = {}
     for file in _weight_files(folder):
         try:
@@ -83,18 +71,13 @@ def read_hf_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """Raises DataError for an index that cannot be read, or that names files outside the folder."""
+    """Raises UserError for an index that cannot be read, or that names files outside the folder."""
     if (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
-    try:
-        names = sorted({*_read_json(folder / INDEX_FILE)["weight_map"].values()})
-        if outside := [name for name in names if Path(name).name != name]:
-            raise ValueError(f"`{outside[0]}` is not the name of a file in the same folder")
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder / INDEX_FILE} cannot be read: {error!r}") from None
-    return [folder / name for name in names]
-
-
-def _read_json(file: Path) -> Any:
-    with open_regular(file) as stream:
-        return json.loads(stream.read(MAX_FILE_BYTES))
+    names = read_object(folder / INDEX_FILE, FILE_HINT).get("weight_map")
+    if not isinstance(names, dict):
+        raise DataError(f"{folder / INDEX_FILE}: has no `weight_map`; {FILE_HINT}")
+    for name in names.values():
+        if not isinstance(name, str) or Path(name).name != name:
+            raise DataError(f"{folder / INDEX_FILE}: {name!r} is not the name of a file in the same folder")
+    return [folder / name for name in sorted({*names.values()})]

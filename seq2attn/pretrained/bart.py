@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from seq2attn.errors import DataError
-from seq2attn.io.hf_folder import read_hf_config
+from seq2attn.io.files import FILE_HINT, read_object
 from seq2attn.pretrained.family import (
     HF_TOKENIZER_FILE,
     OUR_START,
@@ -160,7 +160,7 @@ class Bart(BartFamily):
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
         """A file and its id of each token, for both sides."""
-        content = read_hf_config(self.file)
+        content = read_object(self.file, FILE_HINT)
         try:
             added = {entry["content"]: int(entry["id"]) for entry in content["added_tokens"]}
             ids = {**content["model"]["vocab"], **added}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from seq2attn.errors import DataError
-from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_config
+from seq2attn.io.files import FILE_HINT, read_object
+from seq2attn.io.hf_folder import CONFIG_FILE, check_files
 from seq2attn.pretrained.bart import Bart
 from seq2attn.pretrained.family import Family
 from seq2attn.pretrained.marian import Marian
@@ -20,12 +21,12 @@ FAMILIES: tuple[type[Family], ...] = (Marian, M2M100, MBart, Bart, Pegasus, T5, 
 def read_family(folder: Path, *, allow_pickle: bool) -> Family:
     """The model in a folder, by `model_type` in its `config.json`, or in Marian's own files.
 
-    Raises: DataError with the file and the key that cannot be used.
+    Raises: UserError with the file and the key that cannot be used.
     """
     if not (folder / CONFIG_FILE).is_file() and (file := find_marian_files(folder)):
         return MarianFiles(file)
     check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: --allow-pickle reads it")
-    config = read_hf_config(folder / CONFIG_FILE)
+    config = read_object(folder / CONFIG_FILE, FILE_HINT)
     families = {family.model_type: family for family in FAMILIES}
     if (model_type := str(config.get("model_type"))) not in families:
         known = ", ".join(f"`{name}`" for name in families)

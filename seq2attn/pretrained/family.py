@@ -21,8 +21,8 @@ from torch import Tensor
 
 from seq2attn.config.base import Config
 from seq2attn.errors import DataError, UserError
-from seq2attn.io.files import open_regular
-from seq2attn.io.hf_folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, WEIGHTS_FILE, read_hf_config, validate_fields
+from seq2attn.io.files import FILE_HINT, open_regular, read_object
+from seq2attn.io.hf_folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, WEIGHTS_FILE, validate_fields
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
 from seq2attn.tokenizers.base import Tokenizer
@@ -143,7 +143,7 @@ class Family(ABC):
     """Names of the weights in the file."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
-        """Raises DataError with the file and the key that cannot be used."""
+        """Raises UserError with the file and the key that cannot be used."""
         self.folder = folder
         self.architecture = validate_fields(self.architecture_class, config, folder / CONFIG_FILE)
         file = folder / (GENERATION_FILE if (folder / GENERATION_FILE).is_file() else CONFIG_FILE)
@@ -151,12 +151,12 @@ class Family(ABC):
         self.tokenizer_settings = self.read_optional(TOKENIZER_FILE)
 
     def read_optional(self, name: str) -> dict[str, Any]:
-        """The JSON object in a file of the folder; empty without the file. Raises DataError."""
-        return read_hf_config(self.folder / name) if (self.folder / name).is_file() else {}
+        """The JSON object in a file of the folder; empty without the file. Raises RunError."""
+        return read_object(self.folder / name, FILE_HINT) if (self.folder / name).is_file() else {}
 
     @cached_property
     def added_tokens(self) -> dict[str, tuple[int, bool]]:
-        """Tokens beside the pieces, by two files of the tokenizer: id, and whether it is special. Raises DataError."""
+        """Tokens beside the pieces, by two files of the tokenizer: id, and whether it is special. Raises UserError."""
         try:
             entries = [*self.read_optional(HF_TOKENIZER_FILE).get("added_tokens", [])]
             decoder = self.tokenizer_settings.get("added_tokens_decoder", {})

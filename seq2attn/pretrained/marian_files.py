@@ -21,7 +21,7 @@ from torch import Tensor
 
 from seq2attn.config.base import Config
 from seq2attn.errors import DataError
-from seq2attn.io.files import read_bytes
+from seq2attn.io.files import FILE_HINT, read_bytes
 from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
 from seq2attn.pretrained.family import Generation, ImportOptions, NumLayers, Size
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
@@ -30,7 +30,6 @@ from seq2attn.tokenizers.sentencepiece_model import load_processor, read_model_p
 
 PATTERNS = ("decoder.yml", "*.decoder.yml", "config*.yml")
 """Names of the decoder's config, as Marian's training, OPUS-MT and Bergamot write it."""
-HINT = "take the files that belong to the model"
 
 
 class MarianOptions(Config):
@@ -85,7 +84,7 @@ class MarianFiles(Marian):
         """The model of a decoder's config. Raises UserError with the file and the key that cannot be used."""
         self.folder, self.tokenizer_settings = file.parent, {}
         try:
-            content = yaml.safe_load(read_bytes(file, HINT))
+            content = yaml.safe_load(read_bytes(file, FILE_HINT))
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             reason = " ".join(str(error).split())
             raise DataError(f"{file}: cannot be read ({reason})") from None
@@ -183,7 +182,8 @@ class MarianFiles(Marian):
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
         """SentencePiece by itself: a normalized line -> ids with that of EOS."""
         section, _ = self.tokenizers(options)
-        processor, ids = load_processor(read_bytes(section["path"], HINT), section["path"]), self.token_ids()[0][1]
+        processor = load_processor(read_bytes(section["path"], FILE_HINT), section["path"])
+        ids = self.token_ids()[0][1]
         prefix = [] if section["tag"] is None else [section["tag"]]
         return lambda line: [
             ids.get(piece, ids["<unk>"]) for piece in (*prefix, *processor.encode(line, out_type=str), "</s>")

@@ -146,7 +146,7 @@ class MBart(Multilingual):
     names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=BART_OFFSET)
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
-        """Raises DataError with the file and the key that cannot be used."""
+        """Raises UserError with the file and the key that cannot be used."""
         super().__init__(folder, config)
         if self.tokenizer_settings.get("tokenizer_class") in ("MBartTokenizer", "MBartTokenizerFast"):
             raise DataError(

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from seq2attn.config.base import Config
 from seq2attn.errors import DataError
-from seq2attn.io.files import open_regular
-from seq2attn.io.hf_folder import read_hf_config, validate_fields
+from seq2attn.io.files import FILE_HINT, open_regular, read_object
+from seq2attn.io.hf_folder import validate_fields
 from seq2attn.io.weights import load_tensors
 from seq2attn.nn.lora import updated_weight
 from seq2attn.pretrained.hf_weights import Tables
@@ -51,12 +51,12 @@ class Adapter:
     def read(cls, folder: Path) -> Self | None:
         """The adapter in a folder; None for a folder with something else.
 
-        Raises: DataError with the file and the key that cannot be used, or when the pretrained model is not here.
+        Raises: UserError with the file and the key that cannot be used, or when the pretrained model is not here.
         """
         path = folder / ADAPTER_CONFIG
         if not path.is_file():
             return None
-        config = validate_fields(AdapterConfig, read_hf_config(path), path)
+        config = validate_fields(AdapterConfig, read_object(path, FILE_HINT), path)
         model = Path(config.base_model_name_or_path)
         if not model.is_dir():
             raise DataError(

@@ -10,10 +10,10 @@ from pydantic import model_validator
 
 from seq2attn.config.base import Config, InputPath
 from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.io.files import read_bytes, sha256_json, sha256_of
+from seq2attn.io.files import FILE_HINT, read_bytes, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace, is_unspaced
-from seq2attn.tokenizers.sentencepiece_model import FILE_HINT, fill_in_digest
+from seq2attn.tokenizers.sentencepiece_model import fill_in_digest
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
 
 BACKEND_FILE = "backend.json"

@@ -21,13 +21,12 @@ from pydantic import Field, model_validator
 from seq2attn.config.base import Config, FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.io.files import read_bytes, read_object, sha256_json, sha256_of
+from seq2attn.io.files import FILE_HINT, read_bytes, read_object, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace
 from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
-FILE_HINT = "take the file that belongs to the model"
 _LEADING_TAG = re.compile(r"\s*(>>\S+<<)")
 _LANGUAGE_TAG = re.compile(r">>(\S+)<<|__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})")
 """Tags of OPUS-MT, M2M100, and NLLB or mBART, with the name of their language as a group."""

@@ -54,10 +54,13 @@ def write(name: str, content: str) -> Callable[[Path], object]:
     return lambda bert: (bert / name).write_text(content)
 
 
-def split(bert: Path) -> None:
-    remove("model.safetensors")(bert)
-    index = {"weight_map": {"embeddings.word_embeddings.weight": "model-1.safetensors"}}
-    write("model.safetensors.index.json", json.dumps(index))(bert)
+def split(part: str) -> Callable[[Path], object]:
+    def spoil(bert: Path) -> None:
+        remove("model.safetensors")(bert)
+        index = {"weight_map": {"embeddings.word_embeddings.weight": part}}
+        write("model.safetensors.index.json", json.dumps(index))(bert)
+
+    return spoil
 
 
 FOLDERS = {
@@ -66,9 +69,13 @@ FOLDERS = {
         lambda bert: (bert / "model.safetensors").rename(bert / "pytorch_model.bin"),
         "{bert} has no model.safetensors; pytorch_model.bin is not read: convert it with `save_pretrained`",
     ),
-    "a missing part": (split, "{bert} has no model-1.safetensors, which model.safetensors.index.json names"),
+    "a missing part": (
+        split("model-1.safetensors"),
+        "{bert} has no model-1.safetensors, which model.safetensors.index.json names",
+    ),
+    "a part elsewhere": (split("../part"), "{bert}/model.safetensors.index.json: '../part' is not the name of a file"),
     "a pointer": (write("model.safetensors", "version 1"), "{bert}/model.safetensors (9 bytes) is not a complete"),
-    "no JSON": (write("config.json", "{"), "{bert}/config.json cannot be read: Expecting"),
+    "no JSON": (write("config.json", "{"), "{bert}/config.json: is not JSON (Expecting"),
     "another model": (change(model_type="roberta"), "{bert}/config.json is not of a `bert` but of a `roberta`"),
     "a decoder": (change(is_decoder=True), "{bert}/config.json is of a BERT with causal attention"),
     "no width": (change(hidden_size=None), "{bert}/config.json: `hidden_size`: Input should be"),
