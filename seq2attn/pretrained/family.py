@@ -38,8 +38,6 @@ NumLayers = Annotated[int, Field(gt=0, le=1000)]
 """Number of layers; the model of a corrupt number would be built for hours."""
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 """Number of rows or columns, which PyTorch can hold."""
-
-
 KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")
 """Environment variables of the process; others may be secret."""
 

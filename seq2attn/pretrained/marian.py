@@ -91,9 +91,8 @@ class MarianTokens(BartFamily):
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
         """A vocabulary and its id of each token, for both sides."""
-        files = [self.folder / name for name in self.vocabulary_files]
-        source, target = ((file, {piece: id for id, piece in enumerate(read_pieces(file))}) for file in files)
-        return source, target
+        source, target = (self.folder / name for name in self.vocabulary_files)
+        return (source, read_pieces(source)), (target, read_pieces(target))
 
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
         """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""

@@ -162,8 +162,7 @@ class MarianFiles(Marian):
 
     def pieces(self, vocabulary: Path) -> dict[str, int]:
         """The id of each piece of a vocabulary. Raises UserError."""
-        read = read_model_pieces if vocabulary.suffix == ".spm" else read_pieces
-        return {piece: id for id, piece in enumerate(read(vocabulary))}
+        return read_model_pieces(vocabulary) if vocabulary.suffix == ".spm" else read_pieces(vocabulary)
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
         """A vocabulary and its id of each token, for both sides, up to that of the row of zeros."""

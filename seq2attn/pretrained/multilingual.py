@@ -53,10 +53,9 @@ class Multilingual(BartFamily):
     def pieces(self) -> dict[str, int]:
         """The id of each piece, and of fairseq's special tokens. Raises UserError."""
         if self.vocabulary.is_file():
-            tokens = read_pieces(self.vocabulary)
-        else:
-            tokens = [*dict.fromkeys((*FAIRSEQ_TOKENS, *read_model_pieces(self.folder / MODEL_FILE)))]
-        return {piece: id for id, piece in enumerate(tokens)}
+            return read_pieces(self.vocabulary)
+        tokens = dict.fromkeys((*FAIRSEQ_TOKENS, *read_model_pieces(self.folder / MODEL_FILE)))
+        return {token: id for id, token in enumerate(tokens)}
 
     @cached_property
     def added(self) -> dict[str, int]:

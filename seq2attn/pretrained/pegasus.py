@@ -72,7 +72,7 @@ class Pegasus(MarianTokens):
         if not self.has_own_tokenizer:
             return super().token_ids()
         file = self.folder / MODEL_FILE
-        pieces = read_model_pieces(file)
+        pieces = [*read_model_pieces(file)]
         tokens = (*pieces[:2], *PRETRAINING_TOKENS, *pieces[2:])
         side = file, {token: id for id, token in enumerate(tokens)}
         return side, side

@@ -171,8 +171,8 @@ class T5(Family):
         return target | {"prefix": self._task(options)[1].get("prefix")}, target
 
     @cached_property
-    def pieces(self) -> list[str]:
-        """The pieces in the order of their ids. Raises RunError."""
+    def pieces(self) -> dict[str, int]:
+        """The id of each piece. Raises RunError."""
         return read_model_pieces(self.folder / PIECES_FILE)
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:

@@ -108,14 +108,14 @@ def load_processor(model: bytes, path: Path) -> Any:
         raise RunError(f"{path}: is not a SentencePiece model ({error}); {FILE_HINT}") from None
 
 
-def read_model_pieces(path: Path) -> list[str]:
-    """The pieces of a SentencePiece model in the order of their ids. Raises RunError when it cannot be read."""
+def read_model_pieces(path: Path) -> dict[str, int]:
+    """The id of each piece of a SentencePiece model, in ascending order. Raises RunError when it cannot be read."""
     processor = load_processor(read_bytes(path, FILE_HINT), path)
-    return [processor.id_to_piece(id) for id in range(len(processor))]
+    return {processor.id_to_piece(id): id for id in range(len(processor))}
 
 
-def read_pieces(path: Path) -> list[str]:
-    """The pieces of a JSON file, or of Marian's `.yml`, in the order of their ids.
+def read_pieces(path: Path) -> dict[str, int]:
+    """The id of each piece in a JSON file, or in Marian's `.yml`, in ascending order.
 
     Raises: UserError for a corrupt file, and unless the ids are 0, 1, 2 and so on, each once.
     """
@@ -123,11 +123,11 @@ def read_pieces(path: Path) -> list[str]:
     for piece, id in ids.items():
         if type(id) is not int:
             raise DataError(f"{path}: the id of `{piece}` is {id!r}, no number; {FILE_HINT}")
-    pieces = sorted(ids, key=ids.__getitem__)
-    for number, piece in enumerate(pieces):
-        if ids[piece] != number:
-            raise DataError(f"{path}: `{piece}` has the id {ids[piece]}, expected {number}; {FILE_HINT}")
-    return pieces
+    ids = {piece: ids[piece] for piece in sorted(ids, key=ids.__getitem__)}
+    for number, (piece, id) in enumerate(ids.items()):
+        if id != number:
+            raise DataError(f"{path}: `{piece}` has the id {id}, expected {number}; {FILE_HINT}")
+    return ids
 
 
 def find_languages(tokens: Iterable[str]) -> dict[str, str]:
