@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -169,8 +170,8 @@ class Bart(BartFamily):
             raise DataError(f"{self.file}: is not the tokenizer of a BART ({error!r})") from None
         return (self.file, ids), (self.file, ids)
 
-    def original_tokenizer(self, options: ImportOptions) -> Any:
-        """The original tokenizer."""
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer: a normalized line -> its ids with those of special tokens."""
         from transformers import BartTokenizer
 
-        return self.load_tokenizer(BartTokenizer)
+        return self.load_encoder(BartTokenizer)

@@ -261,21 +261,17 @@ class Family(ABC):
         model.load_state_dict({**tensors, **self.tables.all_names(tensors)}, strict=False)
         return model
 
-    def load_tokenizer(self, tokenizer_class: Any, **options: Any) -> Any:
-        """The original tokenizer of the folder. Raises DataError when `transformers` cannot read it."""
+    @abstractmethod
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+
+    def load_encoder(self, tokenizer_class: Any, **options: Any) -> Callable[[str], list[int]]:
+        """A tokenizer of `transformers` in the folder, as `original_encoder`. Raises DataError if it cannot be read."""
         try:
-            return tokenizer_class.from_pretrained(self.folder, local_files_only=True, **options)
+            tokenizer = tokenizer_class.from_pretrained(self.folder, local_files_only=True, **options)
         except Exception as error:  # corrupt files raise many kinds
             reason = str(error).partition("\n")[0]
             raise DataError(f"{self.folder}: `transformers` cannot read its tokenizer ({reason})") from None
-
-    def original_tokenizer(self, options: ImportOptions) -> Any:
-        """The original tokenizer, with the language of the sources."""
-        raise NotImplementedError
-
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
-        tokenizer = self.original_tokenizer(options)
         return lambda line: list(tokenizer(line).input_ids)
 
     def check_language(self, language: str | None, known: Collection[str], option: str) -> None:

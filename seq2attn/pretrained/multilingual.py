@@ -7,7 +7,7 @@ special_tokens_map.json tokenizer_config.json tokenizer.json    the tags, in one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -117,15 +117,16 @@ class M2M100(Multilingual):
         """Settings that encoder and decoder share: the order of norms and the positions."""
         return {"norm_order": "pre", "position_offset": self.architecture.pad_token_id + 1}
 
-    def original_tokenizer(self, options: ImportOptions) -> Any:
-        """The original tokenizer with the language of the sources."""
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
         from transformers import M2M100Tokenizer, NllbTokenizer
 
         if not self.vocabulary.is_file():
-            return self.load_tokenizer(NllbTokenizer, src_lang=options.source_language)
+            return self.load_encoder(NllbTokenizer, src_lang=options.source_language)
         files = [str(path) for path in (self.vocabulary, self.folder / MODEL_FILE)]
         codes = self.tokenizer_settings.get("language_codes", "m2m100")
-        return M2M100Tokenizer(*files, src_lang=options.source_language, language_codes=codes)
+        tokenizer = M2M100Tokenizer(*files, src_lang=options.source_language, language_codes=codes)
+        return lambda line: list(tokenizer(line).input_ids)
 
 
 class MBartArchitecture(BartArchitecture):
@@ -158,8 +159,8 @@ class MBart(Multilingual):
         positions = {"position_encoding": "learned", "max_positions": self.max_positions}
         return {"norm_order": "pre", "embedding_norm": True, **positions}
 
-    def original_tokenizer(self, options: ImportOptions) -> Any:
-        """The original tokenizer with the language of the sources."""
+    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
+        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
         from transformers import MBart50Tokenizer
 
-        return self.load_tokenizer(MBart50Tokenizer, src_lang=options.source_language)
+        return self.load_encoder(MBart50Tokenizer, src_lang=options.source_language)

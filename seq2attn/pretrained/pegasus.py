@@ -83,5 +83,4 @@ class Pegasus(MarianTokens):
             return super().original_encoder(options)
         from transformers import PegasusTokenizer
 
-        tokenizer = self.load_tokenizer(PegasusTokenizer)
-        return lambda line: list(tokenizer(line).input_ids)
+        return self.load_encoder(PegasusTokenizer)
