@@ -8,7 +8,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,20 +40,6 @@ Size = Annotated[int, Field(gt=0, lt=2**31)]
 """Number of rows or columns, which PyTorch can hold."""
 KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")
 """Environment variables of the process; others may be secret."""
-
-
-@contextmanager
-def weights_folder(folder: Path, *, allow_pickle: bool) -> Iterator[Path]:
-    """The folder with the safetensors of a model: `folder`, or a temporary one with converted weights.
-
-    Raises: DataError when the pickle cannot be converted.
-    """
-    if not allow_pickle or any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)):
-        yield folder
-        return
-    with TemporaryDirectory() as temporary:
-        _convert(folder / PICKLE_FILE, Path(temporary) / WEIGHTS_FILE, temporary)
-        yield Path(temporary)
 
 
 def _convert(source: Path, target: Path, home: str) -> None:
@@ -164,9 +150,15 @@ class Family(ABC):
             files = f"{TOKENIZER_FILE}, {HF_TOKENIZER_FILE}"
             raise DataError(f"{self.folder}: the tokens in one of {files} cannot be read ({error!r})") from None
 
-    def weights_folder(self, *, allow_pickle: bool) -> AbstractContextManager[Path]:
+    @contextmanager
+    def weights_folder(self, *, allow_pickle: bool) -> Iterator[Path]:
         """A folder with the weights in safetensors, temporary where they are converted. Raises DataError."""
-        return weights_folder(self.folder, allow_pickle=allow_pickle)
+        if not allow_pickle or any((self.folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)):
+            yield self.folder
+            return
+        with TemporaryDirectory() as temporary:
+            _convert(self.folder / PICKLE_FILE, Path(temporary) / WEIGHTS_FILE, temporary)
+            yield Path(temporary)
 
     @property
     def own_options(self) -> tuple[str, ...]:
