@@ -50,16 +50,16 @@ class Pegasus(MarianTokens):
     @property
     def own_options(self) -> tuple[str, ...]:
         """The normalization of punctuation, for Marian's tokenizer."""
-        return () if self.has_own_tokenizer else super().own_options
+        return super().own_options if self.has_marian_tokenizer else ()
 
     @property
-    def has_own_tokenizer(self) -> bool:
-        """True if the tokenizer is not Marian's."""
-        return not (self.folder / SOURCE_MODEL).is_file()
+    def has_marian_tokenizer(self) -> bool:
+        """True for the files of Marian's tokenizer, as of exports of this package."""
+        return (self.folder / SOURCE_MODEL).is_file()
 
     def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides."""
-        if not self.has_own_tokenizer:
+        if self.has_marian_tokenizer:
             return super().tokenizers(options)
         self.check_language(options.target_language, (), "--to")
         self.check_language(options.source_language, (), "--from")
@@ -69,7 +69,7 @@ class Pegasus(MarianTokens):
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
         """A file and its id of each token, for both sides."""
-        if not self.has_own_tokenizer:
+        if self.has_marian_tokenizer:
             return super().token_ids()
         file = self.folder / MODEL_FILE
         pieces = [*read_model_pieces(file)]
@@ -79,7 +79,7 @@ class Pegasus(MarianTokens):
 
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
         """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
-        if not self.has_own_tokenizer:
+        if self.has_marian_tokenizer:
             return super().original_encoder(options)
         from transformers import PegasusTokenizer
 
