@@ -29,9 +29,9 @@ CORPUS_HINT = "remove the folder `data` of the run, and prepare the data again"
 
 
 class CorpusBuilder:
-    """Builder of a corpus in memory; all numbers must be below `size`."""
+    """Builder of a corpus in memory; all numbers must be below `size`, by default as large as its integers allow."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int = 2**31) -> None:
         self._ids, self._offsets = array("H" if size <= 2**16 else "i"), array("q", [0])
 
     def add(self, pair: tuple[Sequence[int], Sequence[int]]) -> None:

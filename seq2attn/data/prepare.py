@@ -41,7 +41,7 @@ from seq2attn.data.readers import (
     read_references,
 )
 from seq2attn.data.train_tokenizers import Log, check_tags, make_tokenizers
-from seq2attn.data.training_set import MAX_WORD_ID, TrainingPart, TrainingSet
+from seq2attn.data.training_set import TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, remove_temporary, write_json, write_manifest
@@ -258,7 +258,7 @@ def _encode(corpus: CorpusConfig, tokenizers: Tokenizers, name: str, size: int) 
 def _save(pairs: Iterable[EncodedPair], tokenizers: Tokenizers, folder: Path, *, with_alignments: bool = False) -> None:
     """Write the text and ids of pairs, and their alignments: empty ones for pairs that have none."""
     ids = CorpusBuilder(_vocab_size(tokenizers))
-    word_ids, links = CorpusBuilder(MAX_WORD_ID), CorpusBuilder(MAX_WORD_ID)
+    word_ids, links = CorpusBuilder(), CorpusBuilder()
     with text_pair_writer(text_path(folder)) as write:
         for pair in pairs:
             write(pair.text)

@@ -17,8 +17,6 @@ from seq2attn.tokenizers.base import Tokenizer
 
 CHUNK = 10_000
 """Number of pairs that are segmented at random at a time, and whose text is in memory."""
-MAX_WORD_ID = 2**31
-"""Upper bound of word indices."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class TrainingSet:
         if not (self.source.is_stochastic or self.target.is_stochastic):
             return self.corpus
         ids = CorpusBuilder(max(len(self.source.vocabulary), len(self.target.vocabulary)))
-        word_ids, alignments = CorpusBuilder(MAX_WORD_ID), self.corpus.alignments
+        word_ids, alignments = CorpusBuilder(), self.corpus.alignments
         for row, (text, pair) in enumerate(self._sample(seed, epoch)):
             ids.add(pair)
             if alignments is not None:
