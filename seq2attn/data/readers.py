@@ -11,12 +11,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveInt, ValidationError
 
 from seq2attn.config.base import Config, InputPath
+from seq2attn.data.corpus import TextPair
 from seq2attn.data.word_alignment import WordAlignment, parse_pharaoh
 from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.tags import NAME, add_tag
-
-Pair = tuple[str, str]
 
 
 class _CorpusConfig(Config):
@@ -27,11 +26,11 @@ class _CorpusConfig(Config):
     repeat: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """How often each pair is in an epoch of training; a fraction is a random sample of the pairs, new in each epoch."""
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[TextPair]:
         """The pairs in their order, without tags."""
         return (pair for pair, _ in self.pairs_with_alignments())
 
-    def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
+    def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
         """The pairs in their order, without tags, and their word alignments if the corpus has them."""
         raise NotImplementedError
 
@@ -76,7 +75,7 @@ class PlainTextConfig(_CorpusConfig):
     def _parallel_files(self) -> tuple[Path, ...]:
         return (self.source, self.target, *([self.alignment] if self.alignment else []))
 
-    def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
+    def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
         """The lines of both files, and their word alignments if there is a file of them."""
         counts = [0] * len(self._parallel_files)
         for number, lines in enumerate(zip_longest(*map(read_lines, self._parallel_files)), start=1):
@@ -112,7 +111,7 @@ class TSVConfig(_OneFileConfig):
     target: PositiveInt = 2
     """Column of the target language."""
 
-    def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
+    def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
         """Two columns of each line."""
         num_expected = max(self.source, self.target)
         for number, line in enumerate(read_lines(self.path), start=1):
@@ -132,7 +131,7 @@ class JSONLinesConfig(_OneFileConfig):
     target: str = "target"
     """Key of the target text."""
 
-    def pairs_with_alignments(self) -> Iterator[tuple[Pair, WordAlignment | None]]:
+    def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
         """Two values of each object."""
         for number, line in enumerate(read_lines(self.path), start=1):
             place = f"{self.path}:{number}"
@@ -148,7 +147,7 @@ class JSONLinesConfig(_OneFileConfig):
 CorpusConfig = Annotated[PlainTextConfig | TSVConfig | JSONLinesConfig, Field(discriminator="kind")]
 
 
-def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
+def read_pairs(corpus: CorpusConfig) -> Iterator[TextPair]:
     """The (source, target) pairs of a corpus in their order, each source with the tag of the corpus.
 
     Raises: DataError at the first invalid line.
@@ -156,7 +155,7 @@ def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
     return (pair for pair, _ in read_pairs_with_alignments(corpus))
 
 
-def read_pairs_with_alignments(corpus: CorpusConfig) -> Iterator[tuple[Pair, WordAlignment | None]]:
+def read_pairs_with_alignments(corpus: CorpusConfig) -> Iterator[tuple[TextPair, WordAlignment | None]]:
     """The pairs of `read_pairs`, each with its word alignment if the corpus has them.
 
     Raises: DataError at the first invalid line.

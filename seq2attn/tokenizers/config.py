@@ -18,7 +18,7 @@ from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, Sent
 from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
 from seq2attn.tokenizers.tags import load_tags
 from seq2attn.tokenizers.vocabulary import TOKENIZER_HINT, Vocabulary, check_same
-from seq2attn.tokenizers.wordpiece import HF_TOKENIZER_FILE, WordPieceTokenizerConfig, load_wordpiece
+from seq2attn.tokenizers.wordpiece import WORDPIECE_FILE, WordPieceTokenizerConfig, load_wordpiece
 from seq2attn.tokenizers.words import CharacterTokenizer, CharacterTokenizerConfig, WordTokenizer, WordTokenizerConfig
 
 TokenizerConfig = Annotated[
@@ -167,7 +167,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             check_same(vocabulary, tokenizer.vocabulary, folder / MODEL_FILE)
         case WordPieceTokenizerConfig():
             tokenizer = load_wordpiece(config, folder)
-            check_same(vocabulary, tokenizer.vocabulary, folder / HF_TOKENIZER_FILE)
+            check_same(vocabulary, tokenizer.vocabulary, folder / WORDPIECE_FILE)
         case SentencePieceTokenizerConfig():
             model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
             tokenizer = SentencePieceTokenizer(config, model, vocabulary)

@@ -26,7 +26,7 @@ from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
-HF_TOKENIZER_FILE = "wordpiece.json"
+WORDPIECE_FILE = "wordpiece.json"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
 """Vocabulary files of a checkpoint: as Devlin et al. published it, and as `tokenizers` writes it."""
 RULE_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
@@ -134,7 +134,7 @@ class WordPieceTokenizer(Tokenizer):
     def save(self, folder: Path) -> None:
         """Write the files that `load_tokenizer` reads."""
         rules = json.loads(self._backend.to_str())
-        write_json(folder / HF_TOKENIZER_FILE, {"controls": self._special_tokens, "tokenizer": rules})
+        write_json(folder / WORDPIECE_FILE, {"controls": self._special_tokens, "tokenizer": rules})
         super().save(folder)
 
 
@@ -142,10 +142,10 @@ def load_wordpiece(config: WordPieceTokenizerConfig, folder: Path) -> WordPieceT
     """The tokenizer that `WordPieceTokenizer.save` wrote. Raises RunError when its file is missing or corrupt."""
     from tokenizers import Tokenizer
 
-    content = read_object(folder / HF_TOKENIZER_FILE, TOKENIZER_HINT)
+    content = read_object(folder / WORDPIECE_FILE, TOKENIZER_HINT)
     try:
         backend = Tokenizer.from_str(json.dumps(content["tokenizer"], ensure_ascii=False))
         return WordPieceTokenizer(config, backend, content["controls"])
     except Exception as error:  # `tokenizers` raises no other class
-        message = f"{folder / HF_TOKENIZER_FILE}: is not a WordPiece tokenizer ({error}); {TOKENIZER_HINT}"
+        message = f"{folder / WORDPIECE_FILE}: is not a WordPiece tokenizer ({error}); {TOKENIZER_HINT}"
         raise RunError(message) from None
