@@ -32,18 +32,7 @@ def plan_batches(
     random = np.random.default_rng([seed, epoch])
     order = _length_order(lengths, random)
     batches = _split_for_ranks(_split_by_tokens(order, lengths.max(axis=1)[order] + 1, tokens), world)
-    check_complete(batches, len(lengths))
     return [batches[index] for index in random.permutation(len(batches))[rank::world]]
-
-
-def check_complete(batches: Sequence[Indices], num_pairs: int) -> None:
-    """Raises RuntimeError unless each pair is in exactly one batch."""
-    counts = np.bincount(np.concatenate(batches), minlength=num_pairs)
-    if len(counts) != num_pairs or (counts != 1).any():
-        raise RuntimeError(
-            f"the batches of an epoch leave out {np.count_nonzero(counts == 0):,} of {num_pairs:,} pairs, and have"
-            f" {np.count_nonzero(counts > 1):,} more than once; this is a defect of seq2attn, please report it"
-        )
 
 
 def padding_ratio(lengths: NDArray[np.int64], batches: Sequence[Indices]) -> float:

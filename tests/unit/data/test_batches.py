@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seq2attn.data.batch_planner import check_complete, padding_ratio, plan_batches
+from seq2attn.data.batch_planner import padding_ratio, plan_batches
 from seq2attn.data.collate import IGNORE_INDEX, collate, collate_source, make_batch, prefetch
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import DataError
@@ -69,13 +69,6 @@ def test_large_batches_have_a_multiple_of_rows(tokens: int) -> None:
     large = [len(batch) for batch in batches if len(batch) >= 2 * ROW_MULTIPLE]
     assert sum(rows % ROW_MULTIPLE == 0 for rows in large) >= len(large) - 1
     assert len(large) > 5
-
-
-@pytest.mark.parametrize("batches", [[[0, 1], [3]], [[0, 1], [1, 2, 3]], [[0, 1], [2, 3, 4]]])
-def test_incomplete_epochs_are_errors(batches: list[list[int]]) -> None:
-    check_complete([np.array([3, 0]), np.array([2, 1])], 4)
-    with pytest.raises(RuntimeError, match="batches of an epoch"):
-        check_complete([np.array(batch) for batch in batches], 4)
 
 
 def test_a_plan_is_a_function_of_its_arguments() -> None:
