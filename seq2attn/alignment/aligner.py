@@ -25,6 +25,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.inference.input_checks import enumerate_lines
 from seq2attn.io.files import text_output
 from seq2attn.io.tables import format_table
+from seq2attn.io.terminal import print_warnings
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
@@ -96,8 +97,7 @@ def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> N
     pairs = list(read_pairs_with_alignments(corpus))
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:
-        message = "no tag, which all training text had; write it before the line"
-        print(f"warning: {enumerate_lines(untagged)}: {message}", file=sys.stderr)
+        print_warnings([f"{enumerate_lines(untagged)}: no tag, which all training text had; write it before the line"])
     head, lines, rate = None, list[str](), AlignmentErrorRate()
     for weights, (_, gold) in zip(aligner.attention_weights(pairs), pairs, strict=True):
         if head is None and weights is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -21,6 +20,7 @@ from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.targets import check_replaceable, write_manifest
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import atomic_dir, write_bytes
+from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
@@ -95,7 +95,7 @@ def _supported_search(engine: Engine, search: SearchConfig) -> tuple[LengthsConf
     try:
         engine.translate([], search, budget=1)
     except EngineError as error:
-        print(f"warning: {error}; verified with the default", file=sys.stderr)
+        print_warnings([f"{error}; verified with the default"])
         fields = [mistake.field.removeprefix("search.") for mistake in error.errors]
         defaults = {field: attrgetter(field)(BeamConfig(kind="beam")) for field in fields}
         options = ["--greedy"] if defaults.pop("kind", None) else []

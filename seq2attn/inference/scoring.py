@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import UNTAGGED, enumerate_lines
 from seq2attn.io.files import text_output
+from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
@@ -72,7 +74,7 @@ def score_files(
     Both files are read completely first, so that files of different lengths are refused. Raises: DataError.
     """
     pairs = list(corpus.pairs())
-    _print_warnings(run, tokenizers, pairs, corpus.tag)
+    print_warnings(_warnings(run, tokenizers, pairs, corpus.tag))
     log_probs = list[float]()
     with text_output(to) as file:
         for pair in score_pairs(model, tokenizers, pairs, corpus.tag):
@@ -91,27 +93,21 @@ def _format(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
     return "\t".join([f"{pair.log_prob:.4f}", *(tokens if per_token else [])]) + "\n"
 
 
-def _print_warnings(
+def _warnings(
     run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], tag: str | None
-) -> None:
+) -> Iterator[str]:
     """Warnings about log-probabilities that are hard to compare: no tag, long sources, unknown tokens, empty sides."""
     limit = model_source_limit(run.load_config())
-    untagged, one_sided, long, unknown = list[int](), list[int](), list[int](), 0
+    lines, unknown = defaultdict[str, list[int]](list), 0
     for number, (source, target) in enumerate(pairs, start=1):
         tagged = add_tag(source, tag)
         if tokenizers[0].lacks_tag(tagged):
-            untagged.append(number)
+            lines[UNTAGGED].append(number)
         if bool(source.strip()) != bool(target.strip()):
-            one_sided.append(number)
+            lines["one side is empty; scored nevertheless"].append(number)
         if len(tokenizers[0].encode(tagged)) > limit.max_tokens:
-            long.append(number)
+            lines[f"too many tokens: {limit.reason}; not split for scoring"].append(number)
         unknown += tokenizers[1].encode(target).count(UNK)
-    if untagged:
-        print(f"warning: {enumerate_lines(untagged)}: {UNTAGGED}", file=sys.stderr)
-    if one_sided:
-        print(f"warning: {enumerate_lines(one_sided)}: one side is empty; scored nevertheless", file=sys.stderr)
-    if long:
-        message = f"warning: {enumerate_lines(long)}: too many tokens: {limit.reason}; not split for scoring"
-        print(message, file=sys.stderr)
+    yield from (f"{enumerate_lines(numbers)}: {warning}" for warning, numbers in lines.items())
     if unknown:
-        print(f"warning: {unknown:,} tokens of the target are unknown, and scored as <unk>", file=sys.stderr)
+        yield f"{unknown:,} tokens of the target are unknown, and scored as <unk>"

@@ -29,7 +29,6 @@ from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.readers import PlainTextConfig, check_regular
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.inference.input_checks import InputChecker
-from seq2attn.inference.translate_files import print_warnings
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import (
@@ -42,6 +41,7 @@ from seq2attn.io.files import (
     write_json,
 )
 from seq2attn.io.lock import LOCK_FILE, lock_directory
+from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import STANDARD_STREAM, text_output
+from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import BOM, escape_breaks, open_lines, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import SearchConfig
@@ -113,12 +114,6 @@ def _translate(
     if translator.glossary is not None:
         print(f"glossary: {TermCounts(sum(terms), len(terms))}", file=sys.stderr)
     return weights
-
-
-def print_warnings(warnings: Iterable[str]) -> None:
-    """Print warnings to standard error."""
-    for line in warnings:
-        print(f"warning: {line}", file=sys.stderr)
 
 
 def _format(number: int, line: str, translation: Translation, options: TranslateOptions) -> str:

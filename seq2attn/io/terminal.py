@@ -27,6 +27,12 @@ def shorten(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings to standard error."""
+    for line in warnings:
+        print(f"warning: {line}", file=sys.stderr)
+
+
 class Output:
     """Standard output: unchanged text, except on a terminal, where it is escaped; an OSError names the stream."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2attn.errors import UserError
 from seq2attn.io.files import output
+from seq2attn.io.terminal import print_warnings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
         with warnings.catch_warnings(record=True) as caught, output(path) as file:
             form = path.suffix.lower().removeprefix(".")
             canvas.savefig(file, format=form, bbox_inches="tight", pad_inches=0.08)
-        _print_warnings(caught, path)
+        _issue_warnings(caught, path)
 
 
 def _choose_fonts(canvas: Figure) -> None:
@@ -109,15 +109,12 @@ def font_families(characters: Iterable[str]) -> list[str]:
     return families
 
 
-def _print_warnings(caught: list[warnings.WarningMessage], path: Path) -> None:
+def _issue_warnings(caught: list[warnings.WarningMessage], path: Path) -> None:
     """Print one warning for all characters without a font, and issue the other warnings again."""
     missing = {str(one.message) for one in caught if str(one.message).startswith("Glyph ")}
     if missing:
-        print(
-            f"warning: {path}: {len(missing)} characters are in no installed font; Noto Sans CJK has Chinese, Japanese"
-            " and Korean",
-            file=sys.stderr,
-        )
+        count = f"{len(missing)} characters are in no installed font"
+        print_warnings([f"{path}: {count}; Noto Sans CJK has Chinese, Japanese and Korean"])
     for one in caught:
         if str(one.message) not in missing:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
