@@ -20,7 +20,10 @@ Inputs = TypeVar("Inputs", Tensor, PackedSequence)
 
 
 def run_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, RNNState]:
-    """Output of `rnn(packed)`: h of the top layer, and the final h (and c) [layers * directions, B, D]."""
+    """Output of `rnn(packed)`: h of the top layer, and the final h (and c) [layers * directions, B, D].
+
+    The sentences are sorted: `packed` has no indices of another order.
+    """
     data, rows = packed.data, packed.batch_sizes.tolist()
     finals = list[RNNState]()
     for layer in range(rnn.num_layers):
@@ -30,11 +33,7 @@ def run_packed(rnn: nn.GRU | nn.LSTM, packed: PackedSequence) -> tuple[PackedSeq
         outputs, layer_finals = zip(*(_run(rnn, f"l{layer}{suffix}", data, rows) for suffix in suffixes), strict=True)
         data = torch.cat(outputs, 1)
         finals += layer_finals
-    order = packed.unsorted_indices
-    final = tuple(torch.stack(part) for part in zip(*finals, strict=True))
-    if order is not None:
-        final = tuple(part.index_select(1, order) for part in final)
-    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, order), final
+    return PackedSequence(data, packed.batch_sizes), tuple(torch.stack(part) for part in zip(*finals, strict=True))
 
 
 def run_rnn(rnn: nn.GRU | nn.LSTM, inputs: Inputs, state: RNNState | None = None) -> tuple[Inputs, RNNState]:
