@@ -59,8 +59,7 @@ class _Entmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, alpha: float) -> Tensor:
         z = (scores - scores.amax(-1, keepdim=True)) * (alpha - 1)
-        tau = _sparsemax_threshold(z) if alpha == 2.0 else _entmax15_threshold(z)
-        weights = (z - tau).clamp_min(0.0) ** (1 / (alpha - 1))
+        weights = (z - _threshold(z, alpha)).clamp_min(0.0) ** (1 / (alpha - 1))
         ctx.alpha = alpha
         ctx.save_for_backward(weights)
         return weights
@@ -73,23 +72,18 @@ class _Entmax(torch.autograd.Function):
         return slope * (d_weights - mean), None
 
 
-def _sparsemax_threshold(z: Tensor) -> Tensor:
-    """z [..., S] -> tau [..., 1] (Martins and Astudillo 2016, algorithm 1)"""
-    ordered, _ = z.sort(-1, descending=True)
-    counts = torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
-    sums = ordered.clamp_min(-2.0).cumsum(-1)  # tokens 2 below the best have weight 0
-    tau = (sums - 1) / counts
-    support = (ordered > tau).sum(-1, keepdim=True).clamp_min(1)
-    return tau.gather(-1, support - 1)
+def _threshold(z: Tensor, alpha: float) -> Tensor:
+    """z [..., S] -> tau [..., 1] (Martins and Astudillo 2016, algorithm 1; Peters et al. 2019, algorithm 2)
 
-
-def _entmax15_threshold(z: Tensor) -> Tensor:
-    """z [..., S] -> tau [..., 1] (Peters et al. 2019, algorithm 2)"""
+    Of the k best tokens, for each k, tau is the mean less 1 / k, or less sqrt(1 / k - variance) for an alpha of 1.5.
+    """
     ordered, _ = z.sort(-1, descending=True)
-    counts = torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
     clipped = ordered.clamp_min(-2.0)  # tokens 2 below the best have weight 0
-    mean, mean_square = clipped.cumsum(-1) / counts, (clipped**2).cumsum(-1) / counts
-    spread = (1 - counts * (mean_square - mean**2)) / counts
-    tau = mean - spread.clamp_min(0.0).sqrt()
+    counts = torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
+    mean, distance = clipped.cumsum(-1) / counts, 1 / counts
+    if alpha == 1.5:
+        variance = (clipped**2).cumsum(-1) / counts - mean**2
+        distance = (distance - variance).clamp_min(0.0).sqrt()
+    tau = mean - distance
     support = (tau <= ordered).sum(-1, keepdim=True).clamp_min(1)
     return tau.gather(-1, support - 1)
