@@ -24,7 +24,8 @@ from seq2attn.tokenizers.tokenized_text import pool_to_words
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 
 WordAttention: TypeAlias = NDArray[np.float32]
-OUTPUT_STEP, INPUT_STEP = 0, 1
+Step: TypeAlias = Literal["output", "input"]
+STEPS: tuple[Step, ...] = ("output", "input")
 """Decoder steps of a target word: the step with the word as output, or as input (Chen et al. 2020)."""
 
 
@@ -108,11 +109,11 @@ class AttentionHead:
 
     layer: PositiveInt  # from 1, the lowest
     head: PositiveInt | Literal["mean"]  # from 1
-    step: Literal["output", "input"] = "output"
+    step: Step = "output"
 
     def select(self, weights: WordAttention) -> WordAttention:
         """[2, L, H, T, S] -> [T, S]"""
-        layer = weights[OUTPUT_STEP if self.step == "output" else INPUT_STEP, self.layer - 1]
+        layer = weights[STEPS.index(self.step), self.layer - 1]
         return cast("WordAttention", layer.mean(0) if self.head == "mean" else layer[self.head - 1])
 
     def links(self, weights: WordAttention | None) -> list[AlignmentLink]:
@@ -133,8 +134,7 @@ def all_heads(weights: WordAttention) -> list[AttentionHead]:
     """All candidates of weights [2, L, H, T, S]."""
     _, layers, heads, *_ = weights.shape
     names: list[int | Literal["mean"]] = [*range(1, heads + 1), *(["mean"] if heads > 1 else [])]  # type: ignore[list-item]
-    steps: tuple[Literal["output", "input"], ...] = ("output", "input")
-    return [AttentionHead(layer, name, step) for layer in range(1, layers + 1) for name in names for step in steps]
+    return [AttentionHead(layer, name, step) for layer in range(1, layers + 1) for name in names for step in STEPS]
 
 
 def default_head(weights: WordAttention, guided: GuidedAlignmentConfig | None) -> AttentionHead:
