@@ -31,11 +31,8 @@ class PositionScore(ScoreFunction):
 class LocationScore(PositionScore):
     """W q: a score for each source position (Luong et al. 2015, eq. 8, location).
 
-    W has a row for each of the first `max_positions` positions; later ones share the last row.
+    W has a row for each of the first P positions; later ones share the last row.
     """
-
-    def __init__(self, query_dim: int, max_positions: int, heads: int = 1) -> None:
-        super().__init__(query_dim, max_positions, heads)
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, P], [B, H, S, 0] -> [B, H, T, S]"""
@@ -64,7 +61,7 @@ class OffsetScore(PositionScore):
     section 3.2. W has a row for each distance up to `max_distance`, on either side; farther positions share the last.
     """
 
-    def __init__(self, query_dim: int, max_distance: int, heads: int = 1) -> None:
+    def __init__(self, query_dim: int, max_distance: int, heads: int) -> None:
         super().__init__(query_dim, 2 * max_distance + 1, heads)
         self.max_distance = max_distance
 

@@ -20,6 +20,8 @@ MIN_ROWS = 64
 """Minimum rows of a product: for fewer, reordering the weight costs more than the kernel gains."""
 ROW_MULTIPLE = 32
 """Rows must be a multiple of this: for each other number oneDNN would compile and keep 1 MB of kernels."""
+SEARCH_ROWS = 8
+"""Rows that a weight is prepacked for in a search: about those of one sentence."""
 MIN_TOTAL_ROWS = 512
 """Minimum rows of all products with a weight that is prepacked once for them."""
 
@@ -81,8 +83,8 @@ class PrepackedWeight:
     def __init__(self, weight: Tensor, rows: int, times: int) -> None:
         """weight [O, I] of about `times` products of `rows` rows each"""
         self._weight, self._rows = weight.detach(), rows
-        self._uses_onednn = supports_onednn(self._weight) and rows * times >= MIN_TOTAL_ROWS
-        self._prepacked = prepack_weight(self._weight, rows) if self._uses_onednn else None
+        uses_onednn = supports_onednn(self._weight) and rows * times >= MIN_TOTAL_ROWS
+        self._prepacked = prepack_weight(self._weight, rows) if uses_onednn else None
         self._prepacked_transpose: Tensor | None = None
 
     def forward(self, x: Tensor, base: Tensor) -> Tensor:
@@ -93,7 +95,7 @@ class PrepackedWeight:
 
     def backward(self, d: Tensor) -> Tensor:
         """[M, O] -> [M, I]"""
-        if not self._uses_onednn:
+        if self._prepacked is None:
             return d @ self._weight
         if self._prepacked_transpose is None:
             self._prepacked_transpose = prepack_weight(self._weight.t(), self._rows)
@@ -152,10 +154,10 @@ class PrepackedLinear(nn.Linear):
     Five rows through 512 x 8,000 take a third of the time. The copy does not follow later changes of the weight.
     """
 
-    def __init__(self, layer: nn.Linear, rows: int) -> None:
+    def __init__(self, layer: nn.Linear) -> None:
         super().__init__(layer.in_features, layer.out_features, layer.bias is not None, device="meta")
         self.weight, self.bias = layer.weight, layer.bias
-        self._prepacked = prepack_weight(layer.weight.detach(), rows)
+        self._prepacked = prepack_weight(layer.weight.detach(), SEARCH_ROWS)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., I] -> [..., O]"""
@@ -164,9 +166,9 @@ class PrepackedLinear(nn.Linear):
         return onednn_linear(x, self._prepacked, self.bias)
 
 
-def prepack_linears(model: nn.Module, rows: int = 8) -> None:
-    """Prepack all linear layers inside a model, once its weights are loaded, for about `rows` rows at a time."""
+def prepack_linears(model: nn.Module) -> None:
+    """Prepack all linear layers inside a model, once its weights are loaded, for a search."""
     for module in list(model.modules()):
         for name, layer in module.named_children():
             if isinstance(layer, nn.Linear) and supports_onednn(layer.weight):
-                setattr(module, name, PrepackedLinear(layer, rows))
+                setattr(module, name, PrepackedLinear(layer))

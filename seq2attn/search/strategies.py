@@ -77,7 +77,6 @@ class DiverseBeamSearch(BeamSearch):
 
     groups: int = 1
     penalty: float = 0.5
-    eos: int = EOS
 
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B*G, K, V], scores [B*G, K] -> parent, token, score, each [B*G, 2K]
@@ -91,7 +90,7 @@ class DiverseBeamSearch(BeamSearch):
         for group in range(self.groups):
             penalized = log_probs[:, group] - self.penalty * taken.unsqueeze(1)
             parent, token, score = topk_continuations(penalized, scores[:, group], 2 * self.beam_size)
-            continues = token != self.eos
+            continues = token != EOS
             is_surplus = continues & (continues.cumsum(1) > self.beam_size)
             taken = taken.scatter_add(1, token, (~is_surplus & (score > NEG_INF)).to(taken.dtype))
             log_prob = log_probs[:, group].flatten(1).gather(1, parent * log_probs.size(-1) + token)
