@@ -111,7 +111,7 @@ class GeneralScore(DotScore):
     Divided by sqrt(d) when scaled: otherwise one step of Adam changes the scores in proportion to the width.
     """
 
-    def __init__(self, query_dim: int, key_dim: int, heads: int = 1, *, scaled: bool = False) -> None:
+    def __init__(self, query_dim: int, key_dim: int, heads: int, *, scaled: bool) -> None:
         width_per_head(query_dim, heads)
         super().__init__(heads, scaled=scaled, key_proj=Linear(key_dim, query_dim, bias=False))
 
@@ -136,7 +136,7 @@ class CosineScore(ScoreFunction):
     W projects keys to the width of the query, once per sentence.
     """
 
-    def __init__(self, query_dim: int, key_dim: int, heads: int = 1) -> None:
+    def __init__(self, query_dim: int, key_dim: int, heads: int) -> None:
         width_per_head(query_dim, heads)
         super().__init__(heads, key_proj=Linear(key_dim, query_dim, bias=False))
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 10.0))
@@ -172,7 +172,7 @@ class AdditiveScore(ScoreFunction):
     Luong's concat, v . tanh(W [q; k]) (Luong et al. 2015, section 3.1), is the same function: its matrix is [W U].
     """
 
-    def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int = 1) -> None:
+    def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int) -> None:
         query_proj, key_proj = Linear(query_dim, dim, bias=False), Linear(key_dim, dim, bias=False)
         super().__init__(heads, query_proj=query_proj, key_proj=key_proj)
         self.v = nn.Parameter(torch.empty(heads, 1, dim // heads))

@@ -77,10 +77,10 @@ def compare_translations(
     runs: Sequence[Path],
     source: Path | None,
     references: Sequence[Path],
-    tag: str | None = None,
+    tag: str | None,
     *,
-    test: SignificanceTest = "bootstrap",
-    num_examples: int = 10,
+    test: SignificanceTest,
+    num_examples: int,
 ) -> RunComparison:
     """Comparison of evaluated runs with the first of them, by its metrics.
 

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import asdict
 
-from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SetComparison, seed_spread
+from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SentenceDifference, SetComparison, seed_spread
 from seq2attn.evaluation.metrics import PairedScore, length_table
 from seq2attn.io.tables import format_table
 from seq2attn.visualization.html_page import render_page
@@ -25,7 +25,7 @@ def comparison_html(comparison: RunComparison) -> str:
     return render_page("seq2attn.evaluation", content)
 
 
-def comparison_text(comparison: RunComparison, *, markdown: bool = False) -> str:
+def comparison_text(comparison: RunComparison, *, markdown: bool) -> str:
     """Tables of each test set, and its sentences that differ most."""
     parts = list[str]()
     for one in comparison.sets:
@@ -35,7 +35,7 @@ def comparison_text(comparison: RunComparison, *, markdown: bool = False) -> str
         parts.append(length_table(one.by_length, markdown=markdown))
         if one.by_frequency:
             parts.append(_frequencies(one, markdown))
-        parts += [_example(one, place, markdown) for place in range(len(one.examples))]
+        parts += [_example(example, markdown) for example in one.examples]
     if comparison.seeds:
         rows = [(*names, f"{mean:.2f} ± {std:.2f}") for *names, mean, std in seed_spread(comparison)]
         heads = ("test set", "metric", "runs with other seeds", "mean ± standard deviation")
@@ -80,9 +80,8 @@ def _range(bucket: FrequencyBucket) -> str:
     return str(bucket.lowest) if bucket.lowest == bucket.highest else f"{bucket.lowest}-{bucket.highest}"
 
 
-def _example(one: SetComparison, place: int, markdown: bool) -> str:
-    """The sentence at a place of the examples; words that are not in the reference are in brackets, or bold."""
-    example = one.examples[place]
+def _example(example: SentenceDifference, markdown: bool) -> str:
+    """A sentence with its translations; words that are not in the reference are in brackets, or bold."""
     before, after = ("**", "**") if markdown else ("[", "]")
     plain = _escape_markdown if markdown else str
     lines = [("source", plain(example.source), ""), ("reference", plain(example.reference), "")]

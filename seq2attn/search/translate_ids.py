@@ -130,7 +130,7 @@ def translate_ids(
     return output
 
 
-def to_hypotheses(best: Hypotheses, groups: int = 1) -> list[list[Hypothesis]]:
+def to_hypotheses(best: Hypotheses, groups: int) -> list[list[Hypothesis]]:
     """Hypotheses as Python values; of the `groups` of a sentence together, each once and best first."""
     tensors = (best.tokens.tolist(), best.scores.tolist(), best.log_probs.tolist())
     rows = [

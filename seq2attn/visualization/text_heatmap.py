@@ -19,7 +19,7 @@ SHADES = " ·░▒▓█"
 EDGES = (0.05, 0.15, 0.35, 0.6, 0.85)  # shares of the full color; finer near zero, where most weights are
 
 
-def legend_text(scaled: ScaledWeights, columns: int = COLUMNS) -> str:
+def legend_text(scaled: ScaledWeights, columns: int) -> str:
     """Legend of the shades of a map."""
     entries = [f"{shade} {scaled.number(edge)}+" for shade, edge in zip(SHADES[1:], EDGES, strict=True)]
     return "\n".join(_wrapped([f"{scaled.legend}:", *entries], max(columns, MIN_COLUMNS)))
