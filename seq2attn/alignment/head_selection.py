@@ -121,7 +121,7 @@ class AttentionHead:
         return [] if weights is None else argmax_links(self.select(weights))
 
     def exists_in(self, weights: WordAttention) -> bool:
-        """Return True if the model of these weights has this head."""
+        """True if the model of these weights has this head."""
         _, layers, heads, *_ = weights.shape
         return self.layer <= layers and (self.head == "mean" or self.head <= heads)
 

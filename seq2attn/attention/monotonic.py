@@ -45,9 +45,8 @@ class MonotonicAlignment(AlignmentFunction):
         is_last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
         if not self.training:
             candidates = ((scores > 0) | is_last) & mask & (info.state.cumsum(-1) > 0.5)
-            return (candidates & (candidates.cumsum(-1) == 1)).to(
-                info.state.dtype
-            )  # the first from the last position on
+            is_first = candidates & (candidates.cumsum(-1) == 1)  # from the last position on
+            return is_first.to(info.state.dtype)
         if self.sigmoid_noise:
             scores = scores + self.sigmoid_noise * torch.randn_like(scores)
         return expected_alignment(scores, mask, is_last, info.state)

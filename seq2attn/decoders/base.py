@@ -4,7 +4,8 @@
 
 decodes embedded target tokens [N, T, E] after those in `state`: T is the whole target in training (teacher forcing), 1
 in search, the prefix in forced decoding. Decoding in several calls gives the same output as in one call. Every tensor
-of a state is [N, ...], so search reorders it with `select_rows` and needs to know no more.
+of a state is [N, ...], or in a part that the hypotheses of a sentence share (`SharedState`). So search can repeat,
+reorder and select rows, and needs to know no more of a state.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Engine(Protocol):
 
 
 class ExportTarget(Protocol):
-    """A format that runs can be exported to, listed in `engines/targets.py`."""
+    """A format that runs can be exported to, listed in `pretrained/export_targets.py`."""
 
     @property
     def name(self) -> str:

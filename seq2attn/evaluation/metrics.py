@@ -147,7 +147,7 @@ def bleu_by_length(
     """BLEU of sentences of similar source length, shortest first (Bahdanau et al. 2015, figure 2).
 
     `edges`: maximum lengths of the buckets in words, ascending; longer sentences are in one more bucket.
-    Neighbouring buckets are merged until each has `min_sentences`.
+    Neighboring buckets are merged until each has `min_sentences`.
 
     Raises: DataError if sources, hypotheses and references differ in number.
     """

@@ -70,7 +70,7 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
 
 
 def repeat_rows(tree: Tree, times: int) -> Tree:
-    """Repeat every row `times` times in place: a b -> a a b b."""
+    """Each row `times` times, one after the other: a b -> a a b b."""
     return _rebuild(tree, lambda x: x.repeat_interleave(times, 0), lambda shared: shared.repeat_rows(times))
 
 

@@ -70,7 +70,7 @@ class LengthPenalty:
     alpha: float = 1.0
 
     def penalty(self, length: Tensor) -> Tensor:
-        """Divisor of the log-probability for lengths [...] that include EOS; it grows with the length."""
+        """Divisor of the log-probability for lengths [...] that include EOS; never smaller for a longer one."""
         length = length.to(torch.float32)
         if self.kind == "average":
             return length**self.alpha

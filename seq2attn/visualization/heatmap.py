@@ -96,10 +96,9 @@ def _wrap(title: str, width: float) -> list[str]:
     """The title in lines for a figure of `width` inches; each of its lines becomes at most `MAX_TITLE_LINES`."""
     lines = []
     for line in filter(None, title.split("\n")):
-        max_length = (
-            max(30, int(width / LETTER_INCHES)) * len(line) / max(1, display_width(line))
-        )  # wide characters count twice
-        lines += textwrap.wrap(line, int(max_length), max_lines=MAX_TITLE_LINES, placeholder=" …")
+        letters = max(30, int(width / LETTER_INCHES))
+        max_length = int(letters * len(line) / max(1, display_width(line)))  # wide characters count twice
+        lines += textwrap.wrap(line, max_length, max_lines=MAX_TITLE_LINES, placeholder=" …")
     return lines
 
 
