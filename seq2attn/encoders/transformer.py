@@ -89,7 +89,7 @@ class TransformerLayersConfig(Config):
     """Norm before each sublayer (pre) or after the residual sum (post)."""
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
-    position_encoding: Literal["sinusoidal", "learned", "relative", "relative-bias", "rotary"] = "sinusoidal"
+    position_encoding: str
     wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor"
     """Wavelengths of sinusoidal positions: of tensor2tensor, up to 10,000 * 2 pi, or of the paper, just below it."""
     position_offset: NonNegativeInt = 0
