@@ -115,7 +115,6 @@ class EvaluationConfig(Config):
 
     def _metrics(self, tokenize: str, tokens: str) -> dict[MetricName, Metric]:
         chrf = self.chrf.model_dump(exclude={"word_order"})
-        paper_bleu = PaperBLEU(**self.paper_bleu.model_dump()) if self.paper_bleu else None
         is_tokenized = self.paper_bleu is not None and self.paper_bleu.moses is None
         metrics: dict[MetricName, Metric] = {
             "bleu": _bleu(tokenize, self.lowercase, is_tokenized),
@@ -126,7 +125,9 @@ class EvaluationConfig(Config):
             "exact": ExactMatch(lowercase=self.lowercase),
             "token-error-rate": TokenErrorRate(tokens=tokens, lowercase=self.lowercase),
         }
-        return metrics if paper_bleu is None else {**metrics, "paper_bleu": paper_bleu}
+        if self.paper_bleu is not None:
+            metrics["paper_bleu"] = PaperBLEU(**self.paper_bleu.model_dump())
+        return metrics
 
     def _cautions(self, script: str | None, tokenize: str, best: str) -> dict[MetricName, str]:
         words = f"counts words between spaces, of which {script} text has few: take"
