@@ -83,14 +83,14 @@ class GradientAccumulator:
             batches = [batch.pin_memory() for batch in batches]
         return [MicroBatch(rows, batch) for rows, batch in zip(update, batches, strict=True)]
 
-    def accumulate(self, inputs: UpdateInputs, sums: LossSums) -> tuple[LossSums, list[MicroBatch], float]:
-        """Accumulates the gradients of an update. Returns loss sums, micro-batches used, and their target tokens."""
+    def accumulate(self, inputs: UpdateInputs) -> tuple[LossSums, list[MicroBatch], float]:
+        """Accumulates the gradients of an update. Returns its sums, the micro-batches used, and their target tokens."""
         micro_batches, num_tokens = inputs.micro_batches, inputs.num_target_tokens
         while True:
             torch.manual_seed(inputs.seed)  # a function of seed and update: a resumed run draws the same numbers
-            totals, failed = self._try(inputs, micro_batches, num_tokens, sums)
+            sums, failed = self._try(inputs, micro_batches, num_tokens)
             if failed is None:
-                return totals, micro_batches, num_tokens
+                return sums, micro_batches, num_tokens
             self.reset()
             micro_batches = self._reduce(inputs, micro_batches, failed)
             if self.world.size == 1:
@@ -115,9 +115,10 @@ class GradientAccumulator:
             torch.cuda.empty_cache()
 
     def _try(
-        self, inputs: UpdateInputs, micro_batches: list[MicroBatch], num_tokens: float, sums: LossSums
+        self, inputs: UpdateInputs, micro_batches: list[MicroBatch], num_tokens: float
     ) -> tuple[LossSums, MicroBatch | None]:
-        """The sums with all micro-batches, and the first one that did not fit in memory."""
+        """The sums of all micro-batches, and the first one that did not fit in memory."""
+        sums = LossSums.zeros(self.world.device)
         for micro_batch in micro_batches:
             is_last = micro_batch is micro_batches[-1]
 

@@ -52,12 +52,18 @@ class LossOutput:
 
 @dataclass(frozen=True)
 class LossSums:
-    """Running sums of the losses of micro-batches in this process."""
+    """Sums of the losses of micro-batches in this process."""
 
     loss: Tensor  # []
     negative_log_likelihood: Tensor  # []
     guided_alignment: Tensor  # [2]
     samples_attention: bool = False
+
+    @classmethod
+    def zeros(cls, device: torch.device) -> LossSums:
+        """Sums of no micro-batch."""
+        zero = torch.zeros((), device=device)
+        return cls(zero, zero, zero.repeat(2))
 
     def add(self, loss: LossOutput) -> LossSums:
         """Sums with one more loss."""

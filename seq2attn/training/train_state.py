@@ -85,11 +85,11 @@ class TrainMetrics:
     seconds: float = 0.0
 
     def update(self, sums: LossSums, norm: Tensor, is_nonfinite: Tensor) -> None:
-        """Adds the sums of an update and its gradient norm, unless `is_nonfinite` is 1."""
+        """Adds the sums of an update, and sets its gradient norm, unless `is_nonfinite` is 1."""
         skipped = is_nonfinite.bool()
-        self.loss = torch.where(skipped, self.loss, sums.loss)
-        self.negative_log_likelihood = torch.where(skipped, self.negative_log_likelihood, sums.negative_log_likelihood)
-        self.guided_alignment = torch.where(skipped, self.guided_alignment, sums.guided_alignment)
+        self.loss += sums.loss.masked_fill(skipped, 0.0)
+        self.negative_log_likelihood += sums.negative_log_likelihood.masked_fill(skipped, 0.0)
+        self.guided_alignment += sums.guided_alignment.masked_fill(skipped, 0.0)
         self.grad_norm = torch.where(skipped, self.grad_norm, norm)
 
     def state_dict(self) -> MetricsState:

@@ -31,7 +31,7 @@ from seq2attn.training.gradient_accumulation import (
     plan_updates,
 )
 from seq2attn.training.interruption import StopRequest, stop_reason
-from seq2attn.training.loss import LossSums, TrainingLoss, update_baseline
+from seq2attn.training.loss import TrainingLoss, update_baseline
 from seq2attn.training.lr_schedules import SchedulePoint
 from seq2attn.training.memory_check import check_memory
 from seq2attn.training.metrics_logger import MetricsLogger
@@ -158,12 +158,11 @@ class Trainer:
         self._set_lr()
         (num_tokens,) = self.world.all_reduce_sum(float(sum(part.num_target_tokens for part in micro_batches)))
         seed = derive_seed(self.config.seed, state.update, self.world.rank)
-        before = LossSums(metrics.loss, metrics.negative_log_likelihood, metrics.guided_alignment)
         inputs = UpdateInputs(state.update, corpus, micro_batches, num_tokens, seed, state.reinforce_baseline)
-        sums, micro_batches, num_tokens = self.accumulator.accumulate(inputs, before)
+        sums, micro_batches, num_tokens = self.accumulator.accumulate(inputs)
         max_norm = self.config.max_grad_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), max_norm)
-        loss = self.world.all_reduce_((sums.loss - before.loss) / max(num_tokens, 1.0))
+        loss = self.world.all_reduce_(sums.loss / max(num_tokens, 1.0))
         is_nonfinite = nonfinite_flag(loss, norm)
         rows = np.concatenate([part.rows for part in micro_batches] or [np.zeros(0, dtype=np.int64)])
         attempt = AttemptedUpdate(state.update, metrics.lr, rows, num_tokens, loss, norm, is_nonfinite)
@@ -176,8 +175,7 @@ class Trainer:
         if sums.samples_attention or self.nonfinite_guard.should_sync:
             self._sync_skipped()
         if sums.samples_attention and not state.consecutive_skips:
-            added = float(sums.negative_log_likelihood - before.negative_log_likelihood)
-            (total,) = self.world.all_reduce_sum(added)
+            (total,) = self.world.all_reduce_sum(float(sums.negative_log_likelihood))
             state.reinforce_baseline = update_baseline(state.reinforce_baseline, -total / num_tokens)
 
     def _set_lr(self) -> None:

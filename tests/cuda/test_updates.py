@@ -17,7 +17,7 @@ from seq2attn.nn.device import configure_cuda
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator, UpdateInputs
-from seq2attn.training.loss import LossSums, TrainingLoss
+from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
 from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import zero_metrics
@@ -56,11 +56,10 @@ class Updates:
         return self.gradients.make_micro_batches(corpus, [np.arange(len(corpus))])
 
     def update(self, corpus, parts):
-        before = LossSums(self.metrics.loss, self.metrics.negative_log_likelihood, self.metrics.guided_alignment)
         work = UpdateInputs(1, corpus, parts, float(sum(part.num_target_tokens for part in parts)), 7, None)
-        sums, parts, count = self.gradients.accumulate(work, before)
+        sums, parts, count = self.gradients.accumulate(work)
         norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), 1.0)
-        loss = (sums.loss - before.loss) / count
+        loss = sums.loss / count
         flag = nonfinite_flag(loss, norm)
         self.guard.step(AttemptedUpdate(1, 1e-3, np.arange(len(corpus)), count, loss, norm, flag))
         self.optimizer.zero_grad(set_to_none=True)
