@@ -18,7 +18,7 @@ from seq2attn.decoders.base import DecoderOutput
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.linear import ROW_MULTIPLE, autocast_dtype, linear_input_grad
 from seq2attn.tokenizers.vocabulary import BOS
-from seq2attn.training.config import ScheduledSamplingConfig, TrainingConfig
+from seq2attn.training.config import ScheduledSamplingConfig
 from seq2attn.training.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
 
 CHUNK_LOGITS = {"cpu": 2**21}
@@ -91,11 +91,6 @@ class TrainingLoss(nn.Module):
         self.label_smoothing = label_smoothing
         self.guided_alignment = guided
         self.r_drop, self.scheduled_sampling = r_drop, scheduled_sampling
-
-    @classmethod
-    def from_config(cls, model: Seq2Seq, config: TrainingConfig) -> TrainingLoss:
-        """The loss of a training."""
-        return cls(model, config.label_smoothing, config.guided_alignment, config.r_drop, config.scheduled_sampling)
 
     def forward(self, batch: Batch, baseline: float | None = None, update: int = 0) -> LossOutput:
         """Cross-entropy of the labels [B, T] under teacher forcing, with the guided-alignment loss.

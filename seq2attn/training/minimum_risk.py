@@ -114,8 +114,8 @@ def sentence_metric(evaluation: EvaluationConfig, name: MetricName, references: 
 
 def build_loss(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData) -> TrainingLoss:
     """The loss of a training, by its config."""
-    training = config.training
+    training, smoothing = config.training, config.training.label_smoothing
     if training.minimum_risk is None:
-        return TrainingLoss.from_config(model, training)
+        return TrainingLoss(model, smoothing, training.guided_alignment, training.r_drop, training.scheduled_sampling)
     metric = sentence_metric(config.evaluation, training.minimum_risk.metric, prepared.dev_references[0])
-    return MinimumRiskLoss(model, training.label_smoothing, training.minimum_risk, metric, prepared.target)
+    return MinimumRiskLoss(model, smoothing, training.minimum_risk, metric, prepared.target)
