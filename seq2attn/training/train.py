@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -143,28 +142,25 @@ def _build_trainer(
     keeps_optimizer: bool,
 ) -> Trainer:
     """All components of a training, restored from the checkpoint if there is one."""
-    keep_tokenizers = since is not None
-    prepare_run = partial(
-        prepare, config.data, config.tokenizer, run.folder, reporter.log_session, keep_tokenizers=keep_tokenizers
-    )
+    log = reporter.log_session
+    if not world.is_main_process:  # reads the files of the main process, once they are written
+        world.barrier()
+    prepared = prepare(config.data, config.tokenizer, run.folder, log, keep_tokenizers=since is not None)
     if world.is_main_process:
-        prepared = prepare_run()
-    world.barrier()
-    if not world.is_main_process:  # reads the files of the main process
-        prepared = prepare_run()
+        world.barrier()
     vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
     if since:
         check_vocabularies(since.model_path, run.folder, vocabularies)
     torch.manual_seed(config.training.seed)
     model = build_model(config.model, *map(len, vocabularies))
     if since is None:
-        load_initial_weights(model, config, prepared, reporter.log_session)
+        load_initial_weights(model, config, prepared, log)
     freeze_parameters(model, config.training)
     model.to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model, config.training.lr_scales))
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
     state.texts, state.num_processes = text_digests(config.data), world.size
-    reporter.log_session(_start_message(model, world, state))
+    log(_start_message(model, world, state))
     objective = build_loss(model, config, prepared)
     _check_guided_alignment(objective)
     corpus, rows = prepared.train.corpus, prepared.train.rows(config.training.seed, 0)
@@ -172,9 +168,9 @@ def _build_trainer(
         if world.device.type != "cuda":
             raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
         tokens = find_max_tokens(config.training, objective, optimizer, corpus, rows, world)
-        reporter.log_session(f"batch: {tokens:,} tokens, by the memory of the GPU")
+        log(f"batch: {tokens:,} tokens, by the memory of the GPU")
         config = _with_tokens(config, tokens)
-    training = resolve_auto(config.training, corpus.lengths[rows], world, state, reporter.log_session)
+    training = resolve_auto(config.training, corpus.lengths[rows], world, state, log)
     config = config.model_copy(update={"training": training})
     if world.is_main_process:
         run.save_config(config)
