@@ -45,23 +45,24 @@ def resolve_auto(
 
     `lengths` are those of the pairs of an epoch, and `state` is that from which training goes on.
     """
-    batch, schedule = config.batch, config.lr_schedule
+    batch = config.batch
     suggested = auto_batch_tokens(lengths, batch.gradient_accumulation * world.size)
     if batch.tokens == "auto":
-        tokens = max(suggested, batch.micro_batch_tokens or 0)
-        log(f"batch: {tokens:,} tokens, by the size of the corpus")
-        config = config.model_copy(update={"batch": batch.model_copy(update={"tokens": tokens})})
+        batch = batch.with_tokens(suggested)
+        log(f"batch: {batch.tokens:,} tokens, by the size of the corpus")
+        config = config.model_copy(update={"batch": batch})
     per_epoch = len(plan_updates(lengths, config, world, epoch=0))
-    if (tokens := config.batch.require_tokens()) >= MAX_RATIO * suggested and per_epoch < MIN_UPDATES:
+    if (tokens := batch.require_tokens()) >= MAX_RATIO * suggested and per_epoch < MIN_UPDATES:
         log(
             f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
             f" `training.batch.tokens: {suggested}` suits its size"
         )
     limit = num_updates(config.max_duration, per_epoch, state)
-    schedule = _resolve_schedule(schedule, limit or num_updates([DEFAULT_LENGTH], per_epoch, state) or 1, log)
+    schedule = _resolve_schedule(config.lr_schedule, limit or num_updates([DEFAULT_LENGTH], per_epoch, state) or 1, log)
     config = config.model_copy(update={"lr_schedule": schedule})
-    for warning in filter(None, (warmup_warning(config, limit), cosine_warning(config, limit)) if limit else ()):
-        log(warning)
+    if limit:
+        for warning in filter(None, (warmup_warning(config, limit), cosine_warning(config, limit))):
+            log(warning)
     return config
 
 

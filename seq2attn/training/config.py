@@ -59,6 +59,10 @@ class BatchConfig(Config):
         default = min(tokens, CPU_MICRO_BATCH_TOKENS[precision]) if device.type == "cpu" else tokens
         return -(-tokens // (self.micro_batch_tokens or default))
 
+    def with_tokens(self, tokens: int) -> Self:
+        """The same with a number for `auto` or `fit`, no less than a micro-batch has."""
+        return self.model_copy(update={"tokens": max(tokens, self.micro_batch_tokens or 0)})
+
     def require_tokens(self) -> int:
         """The tokens of a batch, after `auto` and `fit` are resolved."""
         assert isinstance(self.tokens, int), "replaced by a number before training"

@@ -168,8 +168,9 @@ def _build_trainer(
         if world.device.type != "cuda":
             raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
         tokens = find_max_tokens(config.training, objective, optimizer, corpus, rows, world)
-        log(f"batch: {tokens:,} tokens, by the memory of the GPU")
-        config = _with_tokens(config, tokens)
+        batch = config.training.batch.with_tokens(tokens)
+        log(f"batch: {batch.tokens:,} tokens, by the memory of the GPU")
+        config = _with_training(config, batch=batch)
     training = resolve_auto(config.training, corpus.lengths[rows], world, state, log)
     config = config.model_copy(update={"training": training})
     if world.is_main_process:
@@ -181,18 +182,11 @@ def _with_training(config: ExperimentConfig, **changes: Any) -> ExperimentConfig
     return config.model_copy(update={"training": config.training.model_copy(update=changes)})
 
 
-def _with_tokens(config: ExperimentConfig, tokens: int) -> ExperimentConfig:
-    """The config with a number for `auto` or `fit`, no less than a micro-batch has."""
-    batch = config.training.batch
-    batch = batch.model_copy(update={"tokens": max(tokens, batch.micro_batch_tokens or 0)})
-    return _with_training(config, batch=batch)
-
-
 def _resolve_as_before(config: ExperimentConfig, before: ExperimentConfig) -> ExperimentConfig:
     """The config with the numbers of the run for `auto` and `fit`."""
     tokens, schedule = before.training.batch.tokens, config.training.lr_schedule
     if isinstance(config.training.batch.tokens, str) and isinstance(tokens, int):
-        config = _with_tokens(config, tokens)
+        config = _with_training(config, batch=config.training.batch.with_tokens(tokens))
     if schedule.kind == before.training.lr_schedule.kind and getattr(schedule, "warmup_updates", None) == "auto":
         warmup = getattr(before.training.lr_schedule, "warmup_updates", "auto")
         config = _with_training(config, lr_schedule=schedule.model_copy(update={"warmup_updates": warmup}))
