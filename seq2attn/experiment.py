@@ -11,12 +11,9 @@ from seq2attn.config.base import Config, FieldError, RunPath
 from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
 from seq2attn.data.readers import PlainTextConfig
-from seq2attn.decoders import DecoderConfig
-from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
+from seq2attn.decoders import AttentionDecoderConfig, DecoderConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
-from seq2attn.decoders.ssru import SSRUDecoderConfig
-from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.encoders.transformer import TransformerLayersConfig
 from seq2attn.evaluation.config import EvaluationConfig
@@ -100,15 +97,12 @@ def _check_coverage_penalty(model: ModelConfig, search: SearchConfig) -> list[Fi
 
 def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
     """Number of layers with attention, and of heads in each; None for plug-ins."""
-    attention = getattr(decoder, "attention", None)
     if isinstance(decoder, FixedContextDecoderConfig):
         return 0, 0
-    if not isinstance(attention, AttentionConfig) or ":" in attention.score.kind:
+    if not isinstance(decoder, AttentionDecoderConfig) or ":" in decoder.attention.score.kind:
         return None
-    heads = getattr(attention.score, "heads", 1)
-    if isinstance(decoder, TransformerDecoderConfig | SSRUDecoderConfig | ConvolutionalDecoderConfig):
-        return decoder.layers, heads
-    return (1, heads) if isinstance(decoder, AttentionRNNDecoderConfig) else None
+    layers = 1 if isinstance(decoder, AttentionRNNDecoderConfig) else decoder.layers
+    return layers, getattr(decoder.attention.score, "heads", 1)
 
 
 class ExperimentConfig(Config):

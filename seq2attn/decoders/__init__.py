@@ -7,7 +7,12 @@ from pydantic import Field
 from seq2attn.config.plugin import Pluggable
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
-from seq2attn.decoders.recurrent import BahdanauDecoderConfig, LuongDecoderConfig, RecurrentDecoderConfig
+from seq2attn.decoders.recurrent import (
+    AttentionRNNDecoderConfig,
+    BahdanauDecoderConfig,
+    LuongDecoderConfig,
+    RecurrentDecoderConfig,
+)
 from seq2attn.decoders.ssru import SSRUDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 
@@ -22,3 +27,7 @@ DecoderConfig = Annotated[
     Field(discriminator="kind"),
     Pluggable("decoder"),
 ]
+AttentionDecoderConfig = (
+    AttentionRNNDecoderConfig | TransformerDecoderConfig | SSRUDecoderConfig | ConvolutionalDecoderConfig
+)
+"""The decoders with attention; a plug-in, whose widths are its own, is none of them."""

@@ -6,12 +6,9 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.scores import CosineScoreConfig, DotScoreConfig, GeneralScoreConfig, MultiHeadScoreConfig
 from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
-from seq2attn.decoders import DecoderConfig
-from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
-from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
+from seq2attn.decoders import AttentionDecoderConfig, DecoderConfig
 from seq2attn.decoders.ssru import SSRUDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders import EncoderConfig
@@ -71,10 +68,7 @@ class ModelConfig(Config):
         for side, part in (("encoder", encoder), ("decoder", decoder)):
             if isinstance(part, TransformerConfig) and part.head_dim is None:
                 widths.append((f"{side}.heads", part.heads, dim, "the embeddings"))
-        with_attention = (
-            TransformerDecoderConfig | SSRUDecoderConfig | ConvolutionalDecoderConfig | AttentionRNNDecoderConfig
-        )
-        if isinstance(decoder, with_attention):
+        if isinstance(decoder, AttentionDecoderConfig):
             score, key = decoder.attention.score, "decoder.attention.score.heads"
             has_head_dim = getattr(score, "head_dim", None) is not None
             heads = 1 if ":" in score.kind or has_head_dim else getattr(score, "heads", 1)  # a plug-in checks its own
@@ -96,8 +90,8 @@ class ModelConfig(Config):
         ]
 
     def _check_dot(self) -> list[FieldError]:
-        attention = getattr(self.decoder, "attention", None)
-        if not isinstance(attention, AttentionConfig) or not isinstance(attention.score, DotScoreConfig):
+        decoder = self.decoder
+        if not isinstance(decoder, AttentionDecoderConfig) or not isinstance(decoder.attention.score, DotScoreConfig):
             return []
         query_dim, whose = self._query_width()
         key_dim = self._key_width()

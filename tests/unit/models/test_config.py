@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+import seq2attn
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.relative_positions import RotaryScore
 from seq2attn.attention.scores import MultiHeadScoreConfig
@@ -92,6 +93,21 @@ def test_cross_attention_has_the_heads_of_its_decoder():
     ):
         decoder = ModelConfig.model_validate(FITTING | {"decoder": {"kind": "transformer", **options}}).decoder
         assert decoder.attention == AttentionConfig(score=MultiHeadScoreConfig(**NINE | {"heads": heads}))
+
+
+class Plugin:
+    class Config(seq2attn.Config):
+        kind: str
+        attention: AttentionConfig
+
+        def build(self, input_dim, encoder):
+            raise NotImplementedError
+
+
+def test_the_widths_of_a_plug_in_are_its_own():
+    """Its query may be as wide as the encoder, and not as the embeddings."""
+    decoder = {"kind": f"{__name__}:Plugin", "attention": {"score": {"kind": "dot"}}}
+    assert ModelConfig.model_validate(FITTING | {"decoder": decoder}).decoder.attention.score.kind == "dot"
 
 
 def test_components_check_their_heads():
