@@ -18,9 +18,9 @@ from seq2attn.io.files import FORMAT_VERSION, write_bytes, write_json
 from seq2attn.io.tables import format_table
 from seq2attn.reproduction.figures import draw_figures
 from seq2attn.reproduction.recipe import Recipe
-from seq2attn.reproduction.results import OUTCOME_RULE, Records, ReproducedScore, finished_records, reproduced_scores
+from seq2attn.reproduction.results import OUTCOME_RULE, ReproducedScore, reproduced_scores
 from seq2attn.sweep.leaderboard import SeedStatistics
-from seq2attn.sweep.record import conditions
+from seq2attn.sweep.record import Records, conditions, read_records, unfinished
 from seq2attn.visualization.html_page import render_page
 
 
@@ -36,7 +36,7 @@ class Section:
 
 def write_report(recipe: Recipe) -> str:
     """Write the report of all finished trainings to the folder of the recipe; return the Markdown."""
-    folder, config, records = recipe.config.folder, recipe.config, finished_records(recipe)
+    folder, config, records = recipe.config.folder, recipe.config, read_records(recipe.plan)
     scores = reproduced_scores(recipe, records)
     pictures = draw_figures(recipe, records, folder / "figures")
     sections = [
@@ -56,7 +56,7 @@ def write_report(recipe: Recipe) -> str:
         "rule": OUTCOME_RULE,
         "scores": [asdict(score) for score in scores],
         "trainings": {trial: {n: asdict(one.training) for n, one in by.items()} for trial, by in records.items()},
-        "missing": _missing(recipe, records),
+        "missing": unfinished(recipe.plan, records),
         "figures": {caption: str(path.relative_to(folder)) for caption, path in pictures.items()},
     }
     write_json(folder / "report.json", content)
@@ -117,12 +117,8 @@ def _training_notes(recipe: Recipe, records: Records) -> tuple[str, ...]:
     hours = sum(one.seconds for one in trainings) / 3600
     notes = [f"{hours:.1f} hours of training and validation in all.", *(f"{one}." for one in conditions(trainings))]
     notes += [f"seq2attn {seq2attn.__version__}; all metrics, with the significance of differences: leaderboard.md"]
-    missing = _missing(recipe, records)
+    missing = unfinished(recipe.plan, records)
     return (*notes, *([f"Not finished: {', '.join(missing)}."] if missing else []))
-
-
-def _missing(recipe: Recipe, records: Records) -> list[str]:
-    return [str(run) for run in recipe.plan.runs if run.seed not in records[run.trial.name]]
 
 
 def _markdown(title: str, paper: str, sections: list[Section], folder: Path) -> str:

@@ -11,11 +11,8 @@ from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.evaluation.metrics import paired_scores
 from seq2attn.reproduction.recipe import Recipe
 from seq2attn.sweep.leaderboard import SeedStatistics
-from seq2attn.sweep.plan import TrialRun
-from seq2attn.sweep.record import RunRecord, read_record
+from seq2attn.sweep.record import Records, RunRecord
 
-Records = Mapping[str, Mapping[int, RunRecord]]
-"""Records of finished trainings, by trial and seed."""
 ReproductionOutcome = Literal["reached", "within the interval", "not reached"]
 OUTCOME_RULE = (
     "Reached: the mean over the seeds is at least the published score. Within the interval: it is lower by no more than"
@@ -44,15 +41,6 @@ def reproduction_outcome(published: float, ours: float, interval: float) -> Repr
     if ours >= published:
         return "reached"
     return "within the interval" if ours + interval >= published else "not reached"
-
-
-def finished_records(recipe: Recipe) -> Records:
-    """The results of the finished trainings of a recipe."""
-    seeds = recipe.config.seeds
-    return {
-        trial.name: {seed: record for seed in seeds if (record := read_record(TrialRun(trial, seed).folder))}
-        for trial in recipe.plan.trials
-    }
 
 
 def reproduced_scores(recipe: Recipe, records: Records) -> list[ReproducedScore]:

@@ -14,7 +14,15 @@ from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.evaluation.metrics import SAMPLES
 from seq2attn.io.tables import format_table
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
-from seq2attn.sweep.record import RunRecord, TrainingSummary, changed_options, conditions, read_record
+from seq2attn.sweep.record import (
+    Records,
+    RunRecord,
+    TrainingSummary,
+    changed_options,
+    conditions,
+    read_records,
+    unfinished,
+)
 from seq2attn.sweep.significance import LEVEL, Comparison, OverallComparison, combine_seeds, compare_systems
 from seq2attn.visualization.html_page import render_page
 
@@ -98,14 +106,10 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
     """
     base = plan.baseline.experiment
     tests = read_sets(base.data.test, base.evaluation)
-    records: dict[str, dict[int, RunRecord]] = {trial.name: {} for trial in plan.trials}
-    missing = []
+    records = read_records(plan)
     for run in plan.runs:
-        if record := read_record(run.folder):
+        if record := records[run.trial.name].get(run.seed):
             _check_record(plan, run, record, tests)
-            records[run.trial.name][run.seed] = record
-        else:
-            missing.append(str(run))
     comparisons = _compare_with_baseline(plan.baseline.name, records, tests)
     baseline = records[plan.baseline.name]
     rows = [
@@ -122,7 +126,7 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
         sets={test.name: len(test.pairs) for test in tests},
         signatures=_signatures(records, rows),
         rows=tuple(rows),
-        missing=tuple(missing),
+        missing=tuple(unfinished(plan, records)),
     )
 
 
@@ -136,7 +140,7 @@ def _check_record(plan: SweepPlan, run: TrialRun, record: RunRecord, tests: Sequ
 
 
 def _compare_with_baseline(
-    baseline: str, records: Mapping[str, Mapping[int, RunRecord]], tests: Sequence[EvaluationSet]
+    baseline: str, records: Records, tests: Sequence[EvaluationSet]
 ) -> dict[str, dict[str, list[Comparison]]]:
     """By trial and test set, a comparison for each seed that both the trial and the baseline have finished."""
     comparisons = {name: {test.name: list[Comparison]() for test in tests} for name in records}
@@ -160,7 +164,7 @@ def _row(
     seeds = tuple(
         SeedRow(
             seed=seed,
-            folder=str(trial.experiment.run_dir / f"seed-{seed}"),
+            folder=str(TrialRun(trial, seed).folder),
             bleu={name: result.score("BLEU").value for name, result in record.sets.items()},
             training=record.training,
         )
@@ -193,7 +197,7 @@ def _scores(
     return TestSetScores(bleu, scores, speed, tuple(comparisons), combine_seeds(comparisons, *by_seed))
 
 
-def _signatures(records: Mapping[str, Mapping[int, RunRecord]], rows: Sequence[LeaderboardRow]) -> dict[str, str]:
+def _signatures(records: Records, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
     """By metric, and by test set where these differ, as in their languages or numbers of references."""
     names = list(rows[0].sets) if rows else []
     finished = (record for seeds in records.values() for record in seeds.values())

@@ -23,7 +23,7 @@ from seq2attn.evaluation.evaluate import TestSetResult
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json
 from seq2attn.run_directory import RunDirectory
-from seq2attn.sweep.plan import TrialRun
+from seq2attn.sweep.plan import SweepPlan, TrialRun
 
 TRIAL_FILE, RESULT_FILE = "trial.json", "result.json"
 SWEEP_HINT = "remove the folder it is in, and start the sweep again"
@@ -63,6 +63,8 @@ class RunRecord:
     sets: dict[str, TestSetResult]
 
 
+Records = Mapping[str, Mapping[int, RunRecord]]
+"""Results of finished trainings, by trial and seed."""
 _RECORD = TypeAdapter(RunRecord)
 
 
@@ -83,6 +85,19 @@ def read_record(folder: Path) -> RunRecord | None:
         return _RECORD.validate_python(content)
     except ValueError as error:
         raise RunError(f"{path}: is not valid ({error}); {SWEEP_HINT}") from None
+
+
+def read_records(plan: SweepPlan) -> Records:
+    """The results of all finished trainings of a sweep."""
+    return {
+        trial.name: {seed: record for seed in plan.sweep.seeds if (record := read_record(TrialRun(trial, seed).folder))}
+        for trial in plan.trials
+    }
+
+
+def unfinished(plan: SweepPlan, records: Records) -> list[str]:
+    """The names of the trainings without a result."""
+    return [str(run) for run in plan.runs if run.seed not in records[run.trial.name]]
 
 
 def write_trial(run: TrialRun, fingerprint: Mapping[str, Any]) -> None:

@@ -7,8 +7,8 @@ import pytest
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets
 from seq2attn.reproduction.recipe import load_recipe
 from seq2attn.reproduction.report import write_report
-from seq2attn.reproduction.results import finished_records, reproduced_scores
-from seq2attn.sweep.record import RunRecord, TrainingSummary, write_record
+from seq2attn.reproduction.results import reproduced_scores
+from seq2attn.sweep.record import RunRecord, TrainingSummary, read_records, write_record
 from tests.cli.test_reproduce import home
 
 WRONG = {("fixed", 1): 2, ("fixed", 2): 10, ("luong", 2): 4}
@@ -34,7 +34,7 @@ def test_gains_are_over_the_seeds_of_both(
         if (key := (run.trial.name, run.seed)) in finished:
             run.folder.mkdir(parents=True)
             write_record(run.folder, RunRecord(summary, {one.name: result_of(one, WRONG[key]) for one in tests}))
-    scores = {(one.trial, one.test_set): one for one in reproduced_scores(recipe, finished_records(recipe))}
+    scores = {(one.trial, one.test_set): one for one in reproduced_scores(recipe, read_records(recipe.plan))}
     fixed, luong = scores["fixed", "mixed"], scores["luong", "mixed"]
     assert luong.gain == pytest.approx(luong.by_seed[2] - fixed.by_seed[2]) and luong.gain > 0
     assert fixed.gain is None and [*fixed.by_seed] == [seed for trial, seed in finished if trial == "fixed"]
