@@ -92,11 +92,7 @@ class Leaderboard:
     signatures: dict[str, str]
     rows: tuple[LeaderboardRow, ...]
     missing: tuple[str, ...]  # trainings that are not finished
-
-    @property
-    def conditions(self) -> list[str]:
-        """Machines, versions and dates of the measurements, each combination once."""
-        return conditions(seed.training for row in self.rows for seed in row.seeds)
+    conditions: tuple[str, ...]  # machines, versions and dates of the measurements, each combination once
 
 
 def build_leaderboard(plan: SweepPlan) -> Leaderboard:
@@ -127,6 +123,7 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
         signatures=_signatures(records, rows),
         rows=tuple(rows),
         missing=tuple(unfinished(plan, records)),
+        conditions=tuple(conditions(seed.training for row in rows for seed in row.seeds)),
     )
 
 

@@ -81,8 +81,7 @@ def write_leaderboard(plan: SweepPlan, log: Log) -> str:
     board = build_leaderboard(plan)
     folder, markdown = plan.sweep.folder, leaderboard_markdown(board)
     write_bytes(folder / "leaderboard.md", markdown.encode())
-    content = {"format": FORMAT_VERSION, **asdict(board), "conditions": board.conditions}
-    write_json(folder / "leaderboard.json", content)
+    write_json(folder / "leaderboard.json", {"format": FORMAT_VERSION, **asdict(board)})
     write_bytes(folder / "leaderboard.html", leaderboard_html(board).encode())
     log(f"leaderboard: {folder / 'leaderboard.html'} (and .md, .json)")
     return markdown
