@@ -35,7 +35,7 @@ from seq2attn.training.loss import TrainingLoss, update_baseline
 from seq2attn.training.lr_schedules import SchedulePoint
 from seq2attn.training.memory_check import check_memory
 from seq2attn.training.metrics_logger import MetricsLogger
-from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, all_finite, is_usable_loss, nonfinite_flag
+from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, all_finite, nonfinite_flag
 from seq2attn.training.train_state import (
     TrainMetrics,
     TrainState,
@@ -214,7 +214,7 @@ class Trainer:
     def _validate(self) -> None:
         """Validate and save. Raises DivergedError if weights or dev loss are not finite."""
         self._check_finite()
-        if not is_usable_loss(self.checkpoints.validate_and_save(self.state)):
+        if not self.checkpoints.validate_and_save(self.state):
             self._diverge(0)
         self.clock = time.monotonic()
         self._update_clock()  # for stop requests during validation

@@ -58,17 +58,16 @@ class CheckpointManager:
         self.metric = self.config.validation.metric
         self.validator = Validator(self.config, experiment.evaluation, prepared, world)
 
-    def validate_and_save(self, state: TrainState) -> float:
+    def validate_and_save(self, state: TrainState) -> bool:
         """Validate, update `state`, save a checkpoint, and keep the best weights.
 
-        Returns the loss. Nothing is saved if that is not finite.
+        Returns False, and saves nothing, if the loss is not finite.
         """
         start = time.monotonic()
         with self._averaged():
             result = self.validator.validate(self.objective)
-            loss = result.scores["loss"]
-            if not is_usable_loss(loss):
-                return loss
+            if not is_usable_loss(result.scores["loss"]):
+                return False
             (seconds,) = self.world.all_reduce_sum((time.monotonic() - start) / self.world.size)
             state.seconds += seconds
             is_best = self._update_state(state, result.scores)
@@ -79,7 +78,7 @@ class CheckpointManager:
                     self._publish_weights(self._merged_weights(), [checkpoint], result.scores)
                 self._prune()
             self.world.barrier()
-            return loss
+            return True
 
     def save(self, state: TrainState) -> None:
         """Save a checkpoint at an interruption, without validation.
