@@ -104,17 +104,11 @@ def zero_metrics(device: torch.device) -> TrainMetrics:
 
 
 def restore_metrics(states: Sequence[MetricsState], world: DistributedContext) -> TrainMetrics:
-    """Metrics of this process from the `state_dict` of each; for another number of processes the first has all sums."""
+    """Metrics of this process from the `state_dict` of each; zero for none, or those of other processes."""
     metrics = zero_metrics(world.device)
-    if not states:
+    if len(states) != world.size:
         return metrics
-    for name, value in states[world.rank % len(states)].items():
-        if not isinstance(getattr(metrics, name), Tensor):
-            setattr(metrics, name, value)
-            continue
-        tensor = torch.tensor(value, dtype=torch.float32, device=world.device)
-        if len(states) != world.size and name != "grad_norm":
-            values = torch.tensor([state[name] for state in states], dtype=torch.float32, device=world.device)
-            tensor = values.sum(0) if world.is_main_process else torch.zeros_like(tensor)
-        setattr(metrics, name, tensor)
+    for name, value in states[world.rank].items():
+        is_tensor = isinstance(getattr(metrics, name), Tensor)
+        setattr(metrics, name, torch.tensor(value, dtype=torch.float32, device=world.device) if is_tensor else value)
     return metrics
