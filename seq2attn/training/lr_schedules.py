@@ -32,20 +32,18 @@ def _linear_warmup(at: SchedulePoint, warmup: int) -> float:
 
 
 class NoamScheduleConfig(Config):
-    """factor * dim^-0.5 * min(update^-0.5, update * warmup^-1.5): Vaswani et al. 2017, eq. 3 (set `lr: 1`)."""
+    """dim^-0.5 * min(update^-0.5, update * warmup^-1.5): Vaswani et al. 2017, eq. 3 (set `lr: 1`)."""
 
     kind: Literal["noam"]
     dim: PositiveInt
     """The width of the model."""
     warmup_updates: Updates = "auto"
     """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
-    factor: PositiveFloat = 1.0
-    """Factor of the whole schedule."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
         warmup = _resolved(self.warmup_updates)
-        return float(self.factor * self.dim**-0.5 * min(at.update**-0.5, at.update * warmup**-1.5))
+        return float(self.dim**-0.5 * min(at.update**-0.5, at.update * warmup**-1.5))
 
 
 class InverseSquareRootScheduleConfig(Config):

@@ -17,7 +17,6 @@ PLATEAU = {"kind": "plateau", "factor": 0.5, "warmup_updates": 10}
 HALVING = {"kind": "halving", "start_epoch": 5}
 FACTORS = [
     (NOAM, "update", {1: PEAK / 4000, 2000: PEAK / 2, 4000: PEAK, 16_000: PEAK / 2}),
-    (NOAM | {"factor": 3.0}, "update", {16_000: 1.5 * PEAK}),
     ({"kind": "inverse-sqrt", "warmup_updates": 100}, "update", {1: 0.01, 50: 0.5, 100: 1, 400: 0.5, 10_000: 0.1}),
     (COSINE, "update", {1: 0.1, 5: 0.5, 10: 1, 60: 0.5, 110: 0, 500: 0}),
     (COSINE | {"total_updates": 70}, "update", {30: 0.75}),
