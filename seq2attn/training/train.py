@@ -163,7 +163,8 @@ def _build_trainer(
     log(_start_message(model, world, state))
     objective = build_loss(model, config, prepared)
     _check_guided_alignment(objective)
-    corpus, rows = prepared.train.corpus, prepared.train.rows(config.training.seed, 0)
+    seed = config.training.seed
+    corpus, rows = prepared.train.epoch_corpus(seed, 0), prepared.train.rows(seed, 0)  # longer with BPE-dropout
     if config.training.batch.tokens == "fit":
         if world.device.type != "cuda":
             raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")

@@ -173,9 +173,11 @@ def test_the_end_of_a_schedule_is_that_of_each_later_resumption(before):
 
 
 def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
-    """With BPE-dropout, each epoch has another number of updates."""
+    """With BPE-dropout, each epoch has another number of updates, and more than without."""
     options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "report_every": 1}
-    trained(corpus, "run", max_duration=["2 epochs"], **options)
+    run = trained(corpus, "run", max_duration=["2 epochs"], **options)
+    num_updates = metrics(run, "train")[-1]["update"]
+    assert run.load_config().training.lr_schedule.total_updates == pytest.approx(num_updates, rel=0.05)
     totals = set()
     for _ in range(4):
         with pytest.raises(TrainingInterrupted):
