@@ -34,13 +34,13 @@ def lock_directory(
     path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        no_follow = getattr(os, "O_NOFOLLOW", 0)  # not on Windows
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | no_follow, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise RunError(f"{folder}: cannot be written to ({error.strerror}); {advice}") from None
     try:
         if not _acquire(descriptor, time.monotonic() + timeout):
-            raise RunError(f"{folder}: {_holder(path)} is at work in it; wait for its end, stop it, or {advice}")
+            holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip() or "another process"
+            raise RunError(f"{folder}: {holder} is at work in it; wait for its end, stop it, or {advice}")
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield descriptor
@@ -58,10 +58,3 @@ def _acquire(descriptor: int, deadline: float) -> bool:
         if error.errno not in UNSUPPORTED:
             raise
     return True
-
-
-def _holder(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace").strip() or "another process"
-    except OSError:  # Windows does not let locked files be read
-        return "another process"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import sys
 import zipfile
 from contextlib import suppress
@@ -26,11 +27,7 @@ def leave_network() -> None:
 
 
 def set_limits(file_size: int) -> None:
-    """Limits for a file of this size, on Unix; must be called after torch is imported."""
-    if sys.platform == "win32":
-        return
-    import resource
-
+    """Limits for a file of this size; must be called after torch is imported."""
     limits = {"RLIMIT_CPU": MAX_SECONDS, "RLIMIT_FSIZE": 2 * file_size + MAX_EXTRA_BYTES, "RLIMIT_NPROC": 0}
     with suppress(OSError):
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])

@@ -13,9 +13,7 @@ from typing import Any, Self
 
 from seq2attn.config.duration import Duration
 
-HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
-"""Empty on Windows."""
-SIGNALS = (signal.SIGTERM, signal.SIGINT, *HANGUP)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 EX_TEMPFAIL = 75
 """Exit code at the time limit, from sysexits.h: a batch queue can start the command again."""
 REPEAT_WINDOW = 1.0
@@ -41,8 +39,8 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # only there handlers can be set
-            ignored = [number for number in HANGUP if signal.getsignal(number) is signal.SIG_IGN]  # under nohup
-            recorded = [number for number in SIGNALS if number not in ignored]
+            is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            recorded = [number for number in SIGNALS if not (is_nohup and number == signal.SIGHUP)]
             self._previous_handlers = {number: signal.signal(number, self._record) for number in recorded}
         return self
 

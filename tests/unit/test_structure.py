@@ -143,16 +143,6 @@ def test_rules_are_about_fields():
     assert len(rules) > 10 and strange == []
 
 
-def test_nothing_of_unix_alone_is_imported():
-    """A function may import it, for what another platform goes without."""
-    of_unix = {"fcntl", "grp", "pwd", "resource", "termios"}
-    imported = {
-        module: {name.name for node in parse(path).body if isinstance(node, ast.Import) for name in node.names}
-        for module, path in MODULES.items()
-    }
-    assert [module for module, names in imported.items() if names & of_unix] == []
-
-
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
