@@ -78,7 +78,9 @@ Greedy: TypeAlias = Annotated[
 
 MinimumBayesRisk: TypeAlias = Annotated[
     int | None,
-    typer.Option("--mbr", min=1, max=1000, metavar="N", help="Minimum Bayes risk decoding: the best of N by chrF."),
+    typer.Option(
+        "--mbr", min=1, max=1000, metavar="N", help="Minimum Bayes risk decoding: the best of N samples, by chrF."
+    ),
 ]
 
 ReplaceUnknown: TypeAlias = Annotated[

@@ -20,7 +20,7 @@ def score(
         bool, typer.Option("--per-token", help="Add each token with its log-probability, EOS last.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object a line, with all tokens and log-probabilities.")
+        bool, typer.Option("--json", help="Print a JSON object per pair, with all tokens and log-probabilities.")
     ] = False,
     tag: Tag = None,
     to: To = None,

@@ -103,7 +103,7 @@ class _OneFileConfig(_CorpusConfig):
 
 
 class TSVConfig(_OneFileConfig):
-    """A file with a pair a line, in columns separated by tabs (quotes are ordinary characters)."""
+    """A file with one pair per line, in columns separated by tabs (quotes are ordinary characters)."""
 
     kind: Literal["tsv"] = "tsv"
     source: PositiveInt = 1
@@ -123,7 +123,7 @@ class TSVConfig(_OneFileConfig):
 
 
 class JSONLinesConfig(_OneFileConfig):
-    """A file with a JSON object a line."""
+    """A file with one JSON object per line."""
 
     kind: Literal["jsonl"] = "jsonl"
     source: str = "source"

@@ -112,7 +112,7 @@ class BeamConfig(Config):
     """Hypotheses that are kept at each step."""
     patience: float | None = Field(2.0, ge=1)
     """The search for a sentence ends when `patience` times `beam_size` hypotheses are finished (Kasai et al. 2022), or
-    when no other can become better than the finished ones; none: only then."""
+    when no other can become better than the finished ones; none: only the latter."""
     no_repeat_ngram_size: NgramSize = None
     coverage_penalty: float = Field(0.0, ge=0, le=10)
     """The weight of the coverage penalty (Wu et al. 2016, eq. 14), for finished hypotheses that leave source words

@@ -101,7 +101,7 @@ def _run_trainer(options: dict[str, Any], lines: Iterable[str]) -> tuple[int, by
 
 
 class BPETokenizerConfig(_SubwordsConfig):
-    """Byte-pair encoding: frequent neighbours are merged repeatedly (Sennrich et al. 2016)."""
+    """Byte-pair encoding: frequent pairs of adjacent symbols are merged (Sennrich et al. 2016)."""
 
     kind: Literal["bpe"] = "bpe"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0

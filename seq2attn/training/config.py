@@ -207,8 +207,8 @@ class TrainingConfig(Config):
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
     """The optimizer and its learning rate."""
     lr_scales: dict[str, PositiveFloat] = Field({})
-    """Shares of the learning rate that parts have, by the names that `train --dry-run` prints: `{encoder: 0.1}`. Of a
-    part in a part the longer name counts."""
+    """Shares of the learning rate that parts have, by the names that `train --dry-run` prints: `{encoder: 0.1}`. Of
+    nested parts the innermost applies."""
     lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig(kind="inverse-sqrt")
     """The factor of the learning rate at each update."""
     ema_decay: float | None = Field(None, gt=0, lt=1)

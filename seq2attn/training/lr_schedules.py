@@ -38,7 +38,8 @@ class NoamScheduleConfig(Config):
     dim: PositiveInt
     """The width of the model."""
     warmup_updates: Updates = "auto"
-    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
+    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000; of 20 epochs if it has only a
+    time."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
@@ -51,7 +52,8 @@ class InverseSquareRootScheduleConfig(Config):
 
     kind: Literal["inverse-sqrt"]
     warmup_updates: Updates = "auto"
-    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
+    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000; of 20 epochs if it has only a
+    time."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
