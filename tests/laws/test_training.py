@@ -1,8 +1,10 @@
 """Laws of `train` on a small text: sums, resuming, kept checkpoints."""
 
 import itertools
+import math
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -76,6 +78,16 @@ def test_the_time_of_training_includes_segmentation(corpus, monkeypatch):
     assert [line["update"] for line in metrics(run, "validation")] == [1, length + 1, 2 * length]
     run = trained(corpus, "run", max_duration=["9 epochs", "5 hours"], validation=validation, resume=True)
     assert last_state(run).update == 4 * length + 1
+
+
+def test_a_report_is_the_mean_over_the_tokens_of_its_updates(corpus):
+    lines = metrics(trained(corpus, "each", max_duration=["3 updates"], report_every=1), "train")
+    (report,) = metrics(trained(corpus, "once", max_duration=["3 updates"], report_every=3), "train")
+    tokens = np.diff([0, *(line["target_tokens"] for line in lines)])
+    assert np.average([line["loss"] for line in lines], weights=tokens) == pytest.approx(report["loss"])
+    nats = [math.log(line["perplexity"]) for line in lines]
+    assert np.average(nats, weights=tokens) == pytest.approx(math.log(report["perplexity"]))
+    assert report["gradient_norm"] == lines[-1]["gradient_norm"]
 
 
 def test_the_progress_bar_has_the_speed_of_each_update(corpus, monkeypatch):
