@@ -133,6 +133,17 @@ def test_accumulated_batches_equal_one_large_batch(corpus):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
 
 
+def test_a_report_is_the_mean_over_the_aligned_tokens_of_its_updates(corpus):
+    """Without label smoothing the losses of guided alignment are what the loss has more than the log-perplexity."""
+    options = {"max_duration": ["3 updates"], "label_smoothing": 0}
+    lines = metrics(guided(corpus, "each", report_every=1, **options), "train")
+    (report,) = metrics(guided(corpus, "once", report_every=3, **options), "train")
+    tokens = np.diff([0, *(line["target_tokens"] for line in lines)])
+    sums = tokens * [line["loss"] - np.log(line["perplexity"]) for line in lines]
+    num_aligned = sums / [line["guided_alignment_loss"] for line in lines]
+    assert report["guided_alignment_loss"] == pytest.approx(sums.sum() / num_aligned.sum(), rel=1e-3)
+
+
 def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
     options = {"model": MODELS["transformer"], "tokenizer": BPE_DROPOUT, "guide": {"weight": 1, "head": 2}}
     validation = {"every": "6 updates", "metric": "loss"}  # in the second epoch
