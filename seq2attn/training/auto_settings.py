@@ -38,6 +38,13 @@ DEFAULT_LENGTH = Duration(20, "epochs")
 Lengths = NDArray[np.int64]  # [pairs, 2]
 
 
+def has_auto(config: TrainingConfig) -> bool:
+    """True if the batch size or the schedule depends on the lengths of the pairs."""
+    schedule = config.lr_schedule
+    automatic = [getattr(schedule, "warmup_updates", 0), getattr(schedule, "total_updates", 0), config.batch.tokens]
+    return any(isinstance(value, str) for value in automatic)
+
+
 def resolve_auto(
     config: TrainingConfig, lengths: Lengths, world: DistributedContext, state: TrainState, log: Callable[[str], None]
 ) -> TrainingConfig:

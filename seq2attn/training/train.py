@@ -19,7 +19,7 @@ from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import EOS
-from seq2attn.training.auto_settings import resolve_auto
+from seq2attn.training.auto_settings import has_auto, resolve_auto
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
     Checkpoint,
@@ -163,8 +163,10 @@ def _build_trainer(
     log(_start_message(model, world, state))
     objective = build_loss(model, config, prepared)
     _check_guided_alignment(objective)
-    seed = config.training.seed
-    corpus, rows = prepared.train.epoch_corpus(seed, 0), prepared.train.rows(seed, 0)  # longer with BPE-dropout
+    seed, train_set = config.training.seed, prepared.train
+    # BPE-dropout makes an epoch longer; its segmentation takes minutes for a million pairs
+    corpus = train_set.epoch_corpus(seed, 0) if has_auto(config.training) else train_set.corpus
+    rows = train_set.rows(seed, 0)
     if config.training.batch.tokens == "fit":
         if world.device.type != "cuda":
             raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
