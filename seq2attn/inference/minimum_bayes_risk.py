@@ -22,13 +22,13 @@ Array = NDArray[Any]
 
 
 def rank_by_expected_chrf(
-    hypotheses: Sequence[Hypothesis], search: SearchConfig, decode: Callable[[Sequence[int]], str]
+    hypotheses: Sequence[Hypothesis], search: SearchConfig, decode: Callable[[Hypothesis], str]
 ) -> list[Hypothesis]:
     """Those with different texts, best first; the score is the expected chrF.
 
     Samples have equal weights, and hypotheses of a beam their probabilities.
     """
-    texts = [decode(hypothesis.tokens) for hypothesis in hypotheses]
+    texts = [*map(decode, hypotheses)]
     log_probs = np.array([0.0 if isinstance(search, SampleConfig) else one.log_prob for one in hypotheses])
     weights = np.exp(log_probs - log_probs.max())
     by_text = dict(zip(reversed(texts), reversed(hypotheses), strict=True))  # the first of each

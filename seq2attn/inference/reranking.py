@@ -90,11 +90,11 @@ def rerank(
     sources: Sequence[TaggedLine],
     ranked: Sequence[Sequence[Hypothesis]],
     penalty: LengthPenalty,
-    decode: Callable[[Sequence[int]], str],
+    decode: Callable[[Hypothesis], str],
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source with their sums of scores, best first; equal ones keep their order."""
     repeated = [source for source, hypotheses in zip(sources, ranked, strict=True) for _ in hypotheses]
-    texts = [decode(one.tokens) for hypotheses in ranked for one in hypotheses]
+    texts = [decode(one) for hypotheses in ranked for one in hypotheses]
     columns = [[one.weight * score for score in one.scores(repeated, texts, penalty)] for one in rerankers]
     added = iter([sum(scores) for scores in zip(*columns, strict=True)])
     scored = [[replace(one, score=one.score + next(added)) for one in hypotheses] for hypotheses in ranked]

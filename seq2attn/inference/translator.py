@@ -230,8 +230,6 @@ class Translator:
             checks.add_lines(encoded, self.source)
             own_seed = search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search
             ranked = self._search(encoded, own_seed)
-            if self.replace_unk:
-                ranked = replace_unknown_words(self.model, (self.source, self.target), encoded, ranked, self.glossary)
             truncated = are_truncated(encoded, ranked, search.lengths)
             checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
             for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
@@ -259,13 +257,18 @@ class Translator:
         output, self.max_batch_tokens = retry_with_smaller_batches(
             translate, self.max_batch_tokens, max(map(len, segments))
         )
+        if self.replace_unk:
+            output = replace_unknown_words(self.model, (self.source, self.target), lines, output, self.glossary)
         if search.mbr:
-            output = [rank_by_expected_chrf(hypotheses, search, self.target.decode) for hypotheses in output]
+            output = [rank_by_expected_chrf(hypotheses, search, self._decode) for hypotheses in output]
         if self.rerankers:
             sources = [*map(self.source.split_tag, texts)]
-            output = rerank(self.rerankers, sources, output, search.lengths.build_penalty(), self.target.decode)
+            output = rerank(self.rerankers, sources, output, search.lengths.build_penalty(), self._decode)
         hypotheses = iter(output)
         return [[next(hypotheses) for _ in line.segments] for line in lines]
+
+    def _decode(self, hypothesis: Hypothesis) -> str:
+        return hypothesis.text or self.target.decode(hypothesis.tokens)
 
     def _segments(self, line: SourceLine) -> Sequence[Sequence[int]]:
         """The segments of a line as the engine takes them."""
@@ -275,7 +278,7 @@ class Translator:
         sources = [self.source.convert_ids_to_tokens(segment) for segment in line.segments]
         best, *others = [
             Translation(
-                join_sentences([one.text or self.target.decode(one.tokens) for one in hypotheses]),
+                join_sentences([*map(self._decode, hypotheses)]),
                 combined_score(line, hypotheses),
                 sum(one.log_prob for one in hypotheses),
                 tuple(token for one in hypotheses for token in self.target.convert_ids_to_tokens(one.tokens)),

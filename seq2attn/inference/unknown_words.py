@@ -38,10 +38,10 @@ def replace_unknown_words(
     model: Seq2Seq,
     tokenizers: tuple[Tokenizer, Tokenizer],
     lines: Sequence[SourceLine],
-    ranked: Sequence[Sequence[Sequence[Hypothesis]]],
+    hypotheses: Sequence[Sequence[Hypothesis]],
     glossary: Glossary | None = None,
-) -> list[Sequence[Sequence[Hypothesis]]]:
-    """The hypotheses of each segment of each line, with the texts of those that have unknown words.
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each segment of all lines, with the texts of those that have unknown words.
 
     A source word with a term in the `glossary` gives that term.
     """
@@ -50,11 +50,10 @@ def replace_unknown_words(
     parts = [
         (ids, words) for line in lines for ids, words in zip(line.segments, _source_words(source, line), strict=True)
     ]
-    segments = [hypotheses for line in ranked for hypotheses in line]
     pairs = [
         (ids, one.tokens)
-        for (ids, words), hypotheses in zip(parts, segments, strict=True)
-        for one in hypotheses
+        for (ids, words), segment in zip(parts, hypotheses, strict=True)
+        for one in segment
         if words and UNK in one.tokens
     ]
     weights = iter(cross_attention_weights(model, pairs))
@@ -69,8 +68,7 @@ def replace_unknown_words(
         unknown = unknown if glossary is None else [*map(glossary.word, unknown)]
         return replace(one, text=words_and_tags.decode_with(one.tokens, unknown))
 
-    output = iter([with_text(one, *part) for one in each] for part, each in zip(parts, segments, strict=True))
-    return [[next(output) for _ in line.segments] for line in lines]
+    return [[with_text(one, *part) for one in segment] for part, segment in zip(parts, hypotheses, strict=True)]
 
 
 def _source_words(tokenizer: Tokenizer, line: SourceLine) -> Iterator[list[str]]:

@@ -40,7 +40,7 @@ def test_chrf_is_that_of_sacrebleu(seed):
 def test_the_order_is_that_of_the_expected_chrf(search):
     texts = ["the cat", "a cat", "the cat", "the dog sat", "", "cats"]
     found = [Hypothesis((number,), 0.0, -number / 3) for number in range(len(texts))]
-    ranked = rank_by_expected_chrf(found, search, lambda ids: texts[ids[0]])
+    ranked = rank_by_expected_chrf(found, search, lambda one: texts[one.tokens[0]])
     weights = [1.0 if search is SAMPLE else math.exp(one.log_prob) for one in found]
     assert [one.tokens[0] for one in ranked if one.tokens[0] in (0, 2)] == [0]  # the first of equal texts
     for one in ranked:
@@ -54,15 +54,17 @@ def test_the_order_is_that_of_the_expected_chrf(search):
 @pytest.mark.parametrize("search", [SAMPLE, BEAM], ids=lambda search: search.kind)
 def test_a_line_has_the_best_of_what_the_search_finds(search):
     words = WordTokenizerConfig().train(["north northern sun sunny moon moons star"])
+
+    def decode(one):
+        return words.decode(one.tokens)
+
     translator = Translator(model("gru", "luong").float(), words, words, search)
     lines = ["north star", "", "sun moon star northern sunny", "star"]
     plain = search.model_copy(update={"mbr": False})
     found = NativeEngine(translator.model).translate([words.encode(line) for line in lines], plain, budget=8192)
     for line, translation, hypotheses in zip(lines, translator.translate(lines), found, strict=True):
-        best, *others = rank_by_expected_chrf(hypotheses, search, words.decode)
-        assert (translation.text, translation.score) == (words.decode(best.tokens), best.score)
-        assert [one.text for one in translation.alternatives] == [words.decode(one.tokens) for one in others]
+        best, *others = rank_by_expected_chrf(hypotheses, search, decode)
+        assert (translation.text, translation.score) == (decode(best), best.score)
+        assert [one.text for one in translation.alternatives] == [*map(decode, others)]
         assert bool(translation.text) <= bool(line)
-    assert [one.tokens for one in found[2]] != [
-        one.tokens for one in rank_by_expected_chrf(found[2], search, words.decode)
-    ]
+    assert [*map(decode, found[2])] != [*map(decode, rank_by_expected_chrf(found[2], search, decode))]

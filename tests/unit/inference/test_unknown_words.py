@@ -6,10 +6,11 @@ import torch
 
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
+from seq2attn.inference.minimum_bayes_risk import pairwise_chrf
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words, replace_unknown_words
-from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.search.config import BeamConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.right_to_left import with_direction
@@ -82,14 +83,26 @@ def test_parts_of_a_long_line_have_their_own_words(tagged: bool, reverse: bool) 
     assert one.translate(f"{tag}Ann sun Bob star Dan", truncated).text == one.translate(f"{tag}Ann sun Bob star").text
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_minimum_bayes_risk_compares_the_texts_with_source_words() -> None:
+    one = translator("luong", WordTokenizerConfig().train(KNOWN))
+    search = SampleConfig(kind="sample", num_samples=9, lengths=SEARCH.lengths)
+    plain = one.translate("Ann sun Bob moon", search)
+    texts = [each.text for each in (plain, *plain.alternatives)]
+    best = one.translate("Ann sun Bob moon", search.model_copy(update={"mbr": True}))
+    for each in (best, *best.alternatives):
+        expected = pairwise_chrf([each.text, *texts])[0, 1:].mean()
+        assert each.text in texts and each.score == pytest.approx(expected)
+
+
 def test_a_translation_may_have_a_tag_of_a_joint_vocabulary() -> None:
     target = TaggedTokenizer(WordTokenizerConfig().train(KNOWN), ("<2en>",))
     one = translator("luong", target)
     one.model.target_embedding = one.model.source_embedding  # of as many entries
     tag, word = target.vocabulary.id("<2en>"), target.vocabulary.id("sun")
     line = SourceLine.encode(one.source, "Ann sun", SEARCH.lengths, SourceLimit(99, ""))
-    ranked = [[[Hypothesis((tag, UNK, word), -1.0, -1.0)]]]
-    (((found,),),) = replace_unknown_words(one.model, (one.source, target), [line], ranked)
+    hypotheses = [[Hypothesis((tag, UNK, word), -1.0, -1.0)]]
+    ((found,),) = replace_unknown_words(one.model, (one.source, target), [line], hypotheses)
     assert found.text in ("<2en> Ann sun", "<2en> sun sun")
 
 
