@@ -129,7 +129,7 @@ def _make(
 
     folder = RunDirectory(runs[0])
     config = folder.load_config(overrides, ["search", "data.filters"])
-    search = resolve_search(config.search, beam=beam)
+    search = resolve_search(config.search, beam=beam, overrides=overrides)
     if beam is None:
         check_size(search, folder.config_path, overrides)
     translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens

@@ -125,7 +125,7 @@ def translate(
     options.check()
     folder = RunDirectory(run)
     search = folder.load_config(overrides, ["search"]).search
-    search = resolve_search(search, beam=beam, greedy=greedy, mbr=mbr, long_inputs=long_inputs)
+    search = resolve_search(search, beam=beam, greedy=greedy, mbr=mbr, long_inputs=long_inputs, overrides=overrides)
     if beam is None and mbr is None:
         check_size(search, folder.config_path, overrides)
     check_num_hypotheses(search, n_best)

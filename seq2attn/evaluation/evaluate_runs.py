@@ -69,7 +69,12 @@ class EvaluateOptions:
     def search_config(self, run: RunDirectory, experiment: ExperimentConfig) -> SearchConfig:
         """The search of a run with these options."""
         search = resolve_search(
-            experiment.search, beam=self.beam, greedy=self.greedy, mbr=self.mbr, long_inputs=self.long_inputs
+            experiment.search,
+            beam=self.beam,
+            greedy=self.greedy,
+            mbr=self.mbr,
+            long_inputs=self.long_inputs,
+            overrides=self.overrides,
         )
         if self.beam is None and self.mbr is None:
             check_size(search, run.config_path, self.overrides)

@@ -188,13 +188,14 @@ def resolve_search(
     greedy: bool = False,
     mbr: int | None = None,
     long_inputs: LongInputs | None = None,
+    overrides: Sequence[str] = (),
 ) -> SearchConfig:
     """`search` with the options of a call; options of all kinds are kept, and others of its kind.
 
-    `mbr`: minimum Bayes risk decoding with this number of samples.
+    `mbr`: minimum Bayes risk decoding with this number of samples. `overrides`: those that `search` was loaded with.
 
-    Raises UserError when two kinds of search are given, and for a beam of another size than configs may have, or that
-    its groups do not divide.
+    Raises UserError when two kinds of search are given, for a beam of another size than configs may have, or that its
+    groups do not divide, and for overrides that the kind of search lacks.
     """
     if beam is not None and not 1 <= beam <= MAX_BEAM_SIZE:
         raise UserError(f"a beam has 1 to {MAX_BEAM_SIZE:,} hypotheses, not {beam:,}")
@@ -205,16 +206,25 @@ def resolve_search(
         lengths = search.lengths.model_copy(update={"long_inputs": long_inputs})
         search = search.model_copy(update={"lengths": lengths})
     shared: Any = {"lengths": search.lengths, "no_repeat_ngram_size": search.no_repeat_ngram_size}
+    found = search
     if mbr is not None:
         sample = search if isinstance(search, SampleConfig) else SampleConfig(kind="sample", **shared)
-        return sample.model_copy(update={"num_samples": mbr, "mbr": True})
-    if greedy:
-        return GreedyConfig(kind="greedy", **shared)
-    if isinstance(search, BeamConfig) and beam is not None:
+        found = sample.model_copy(update={"num_samples": mbr, "mbr": True})
+    elif greedy:
+        found = GreedyConfig(kind="greedy", **shared)
+    elif isinstance(search, BeamConfig) and beam is not None:
         if mistakes := _check_groups(beam, search.num_beam_groups):
             raise UserError(f"--beam {beam}: `search.num_beam_groups`, {search.num_beam_groups}, {mistakes[0].message}")
-        return search.model_copy(update={"beam_size": beam})
-    return search if beam is None else BeamConfig(kind="beam", beam_size=beam, **shared)
+        found = search.model_copy(update={"beam_size": beam})
+    elif beam is not None:
+        found = BeamConfig(kind="beam", beam_size=beam, **shared)
+    if found.kind != search.kind:
+        option = next(name for name, is_given in given.items() if is_given)
+        for override in overrides:
+            section, key, *_ = [*override.partition("=")[0].split("."), "kind"]
+            if section == "search" and (key == "kind" or key not in type(found).model_fields):
+                raise UserError(f"--set {override}: has no effect with {option}")
+    return found
 
 
 def check_num_hypotheses(search: SearchConfig, count: int) -> None:

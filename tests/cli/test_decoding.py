@@ -41,13 +41,30 @@ def test_minimum_bayes_risk(invoke: Invoke, run: RunDirectory) -> None:
         assert f"{other[0]} and --mbr exclude each other" in invoke(*command, "--mbr", "9", *other, code=2).err
 
 
+@pytest.mark.parametrize(
+    ("option", "override"),
+    [
+        ("--greedy", "search.coverage_penalty=0.5"),
+        ("--mbr", "search.beam_size=7"),
+        ("--mbr", "search={kind: beam}"),
+        ("--beam", "search.kind=sample"),
+    ],
+)
+def test_a_value_of_another_search_is_refused(invoke: Invoke, run: RunDirectory, option: str, override: str) -> None:
+    options = [option] if option == "--greedy" else [option, "3"]
+    for command in ("translate", "evaluate"):
+        message = invoke(command, run.folder, *options, "--set", override, code=2, given="").err
+        assert f"error: --set {override}: has no effect with {option}\n" in message
+    invoke("translate", run.folder, *options, "--set", "search.lengths.max_length=9", given="")
+
+
 def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
     command = "translate", run.folder, "--set", "search.beam_size=6"
     groups = "--set", "search.num_beam_groups=3", "--set", "search.diversity_penalty=9"
     plain = invoke(*command, "--n-best", "6", given=GIVEN).out
     diverse = invoke(*command, *groups, "--n-best", "6", given=GIVEN).out
     assert plain != diverse and len(diverse.splitlines()) <= 13
-    blocked = invoke(*command, "--set", "search.no_repeat_ngram_size=1", "--greedy", given=GIVEN).out
+    blocked = invoke(*command[:2], "--set", "search.no_repeat_ngram_size=1", "--greedy", given=GIVEN).out
     assert all(len({*line.split()}) == len(line.split()) for line in blocked.splitlines())
     covered = invoke(*command, "--set", "search.coverage_penalty=5", "--json", given=GIVEN).out
     assert json.loads(covered.splitlines()[0])["score"] < -1
