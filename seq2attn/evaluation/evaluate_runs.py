@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from seq2attn.data.fingerprint import file_digest
 from seq2attn.engines.base import check_engine_supports
 from seq2attn.engines.native import SearchPrecision
 from seq2attn.errors import UserError
@@ -160,7 +161,9 @@ def _evaluate(
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)
-    named = [f"--{name} {value}" for name, value in (("to", options.to), ("glossary", options.glossary)) if value]
+    named = [f"--to {options.to}"] * bool(options.to)
+    if options.glossary:
+        named.append(f"--glossary {options.glossary} (SHA-256 {file_digest(options.glossary)[:8]})")
     options_of_call = [*["unknown words replaced"] * options.replace_unk, *map(str, options.rerank), *named]
     engine = ", ".join([translator.engine.description, *options_of_call])
     return results, write_reports(run, origin, results, search, engine)

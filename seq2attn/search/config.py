@@ -153,7 +153,7 @@ class SampleConfig(Config):
     top_p: float = Field(1.0, ge=1e-6, le=1)
     """Sample from the smallest set of tokens that has this share of the probability (Holtzman et al. 2020)."""
     seed: int = Field(0, ge=0, lt=2**63)
-    """Seed of the samples."""
+    """Seed of the samples, which also depend on the lines that are translated together."""
     no_repeat_ngram_size: NgramSize = None
     coverage_penalty: ClassVar[float] = 0.0
     mbr: bool = False
