@@ -117,14 +117,23 @@ def checkpoint(update, digest="a", **scores):
 
 def test_the_metric_ranks_then_the_loss_then_the_newer():
     checkpoints = [
-        checkpoint(1, loss=3.0, bleu=5.0, chrf=9.0),
-        checkpoint(2, loss=2.0, bleu=0.0, chrf=8.0),
-        checkpoint(3, loss=1.0, bleu=0.0, chrf=7.0),
-        checkpoint(4, loss=1.0, bleu=0.0, chrf=7.0),
+        checkpoint(1, loss=3.0, bleu=9.0, chrf=9.0),
+        checkpoint(2, loss=2.0, bleu=8.0, chrf=8.0),
+        checkpoint(3, loss=1.0, bleu=8.0, chrf=7.0),
+        checkpoint(4, loss=1.0, bleu=8.0, chrf=7.0),
     ]
     for metric, updates in {"bleu": [1, 4, 3, 2], "chrf": [1, 2, 4, 3], "loss": [4, 3, 2, 1]}.items():
         for order in (checkpoints, checkpoints[::-1]):
             assert [c.train_state.update for c in best_checkpoints(order, 4, metric)] == updates
+
+
+def test_bleu_of_an_untrained_model_does_not_rank():
+    checkpoints = [
+        checkpoint(1, loss=6.2, bleu=4.9),
+        checkpoint(2, loss=3.7, bleu=0.7),
+        checkpoint(3, loss=4.0, bleu=5.1),
+    ]
+    assert [c.train_state.update for c in best_checkpoints(checkpoints, 3, "bleu")] == [3, 2, 1]
 
 
 def test_only_scores_of_one_digest_are_comparable():

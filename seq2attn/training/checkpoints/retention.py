@@ -19,6 +19,8 @@ from seq2attn.training.checkpoints.checkpoint import (
     read_checkpoint,
 )
 
+MIN_BLEU = 5.0
+"""BLEU below which the loss ranks checkpoints: that of a model that has not learned yet is chance."""
 MIN_RESUMABLE = 2
 """Minimum number of checkpoints with optimizer state, in case one is corrupt."""
 PREPARED_FILES = ("config.yaml", "source", "target", "data")
@@ -44,9 +46,10 @@ def validated_checkpoints(run: Path) -> list[Checkpoint]:
 
 
 def rank(scores: dict[str, float], metric: str) -> tuple[float, float]:
-    """Sort key of a validation, higher is better: the metric, then the loss."""
+    """Sort key of a validation, higher is better: the metric, then the loss, also where BLEU is below `MIN_BLEU`."""
     loss = -scores["loss"]
-    return (loss if metric == "loss" else scores[metric]), loss
+    value = loss if metric == "loss" else scores[metric]
+    return (max(value, MIN_BLEU) if metric == "bleu" else value), loss
 
 
 def comparable_checkpoints(checkpoints: list[Checkpoint], metric: str, digest: str) -> list[Checkpoint]:
