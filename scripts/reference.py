@@ -24,8 +24,9 @@ CONFIG_INTRO = f"""\
 A config is one YAML file. Unknown keys are errors. All mistakes are reported at once, but a rule across keys is checked
 only when the sections of these keys have no other mistake. `seq2attn config show CONFIG` prints a config with all
 defaults, and `seq2attn config schema` a JSON Schema for editors. Three keys are not in the tables: `extends: base.yaml`
-(or a list) takes the values of other files, which this file changes; `kind` chooses a component and is in the headings;
-and `kind: package.module:Class` takes a component of your own ([extending.md](extending.md)).
+(or a list) takes the values of other files, which this file changes; `kind` chooses a component, is in the headings,
+and may be left out where there is a default; and `kind: package.module:Class` takes a component of your own
+([extending.md](extending.md)).
 
 The mappings of a file and of those that it extends are merged key by key, but a component of another `kind` replaces
 the old one. `--set "model.encoder={{kind: lstm}}"` does the same on the command line; `--set model.encoder.kind=lstm`
@@ -121,7 +122,7 @@ def _type(field: Schema, headings: Mapping[str, str]) -> str:
             items = field.get("prefixItems", [field.get("items", {})])
             return "list of " + ", ".join(dict.fromkeys(_type(item, headings) for item in items))
         case "object" if isinstance(field.get("additionalProperties"), Mapping):
-            return f"names, each with {_type(field['additionalProperties'], headings)}"
+            return f"names, each with {_type(field['additionalProperties'], headings).replace(', ', ' or ')}"
         case "object":
             return ""  # a component of one's own
         case "string" if "pattern" in field and "epoch" in field["pattern"]:

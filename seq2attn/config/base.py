@@ -127,13 +127,19 @@ class Config(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_input(cls, data: Any, info: ValidationInfo) -> Any:
-        if isinstance(info.context, ValidationContext):
-            info.context.models[id(data)] = cls
-        if isinstance(data, Mapping):  # an error about a text in the place of a number: pydantic takes true for 1
-            fields = cls.model_fields
-            mistaken = [k for k, value in data.items() if isinstance(value, bool) and _is_number(fields.get(k))]
-            return {**data, **dict.fromkeys(mistaken, "a truth value")} if mistaken else data
-        return data
+        models = info.context.models if isinstance(info.context, ValidationContext) else {}
+        models[id(data)] = cls
+        if not isinstance(data, Mapping):
+            return data
+        changes: dict[str, Any] = {}
+        for name, info_of in cls.model_fields.items():
+            value, kind = data.get(name), getattr(info_of.default, "kind", None)
+            if isinstance(value, bool) and _is_number(info_of):  # pydantic takes true for 1
+                changes[name] = "a truth value"  # an error about a text in the place of a number
+            elif kind and isinstance(value, Mapping) and "kind" not in value:
+                changes[name] = {"kind": kind, **value}
+                models[id(value)] = type(info_of.default)
+        return {**data, **changes} if changes else data
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
@@ -142,9 +148,9 @@ class Config(BaseModel):
         return self
 
 
-def _is_number(field: FieldInfo | None) -> bool:
+def _is_number(field: FieldInfo) -> bool:
     """True for a field of numbers, but not of truth values or text too."""
-    types = _member_types(field.annotation) if field else set()
+    types = _member_types(field.annotation)
     return bool(types & {int, float}) and not types & {bool, str}
 
 

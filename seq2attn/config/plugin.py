@@ -148,7 +148,8 @@ def _module(name: str, kind: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # a dependency of the plug-in: the traceback is needed
-        raise FieldError("kind", f"there is no module `{error.name}` to import `{kind}` from") from None
+        where = "the working directory or PYTHONPATH"
+        raise FieldError("kind", f"there is no module `{error.name}` in {where} to import `{kind}` from") from None
     except (ValueError, AssertionError) as error:
         # Pydantic would report these as errors in the config, without a traceback.
         raise RuntimeError(f"importing {name} failed") from error

@@ -66,7 +66,9 @@ def format_diagnostics(path: Path, diagnostics: Sequence[Diagnostic], more: int 
     total = len(unique) + more
     if total > len(blocks):
         blocks.append(f"... and {total - len(blocks):,} more")
-    return ConfigError("\n\n".join([*blocks, f"{total:,} mistake{'s' * (total > 1)} in {path}"]))
+    places = {diagnostic.start.name for diagnostic in diagnostics}
+    where = "on the command line" if places == {COMMAND_LINE} else f"in {path}"
+    return ConfigError("\n\n".join([*blocks, f"{total:,} mistake{'s' * (total > 1)} {where}"]))
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,8 @@ class ValidationConfig(Config):
     every: DurationField = Duration(1, "epochs")
     """Time between two validations."""
     metric: Metric = "bleu"
-    """Metric for the best checkpoints and for early stopping; ties are broken by the loss, and BLEU below 5 counts as 5.
-    With `loss` only the samples are translated, and BLEU, chrF and exact match are not reported."""
+    """Metric for the best checkpoints and for early stopping. Ties are broken by the loss, and BLEU below 5
+    counts as 5. With `loss` only the samples are translated, and BLEU, chrF and exact match are not reported."""
     patience: PositiveInt | None = None
     """Early stopping after this number of validations in a row without improvement; none: no early stopping."""
     samples: NonNegativeInt = 4

@@ -129,7 +129,7 @@ def check_message(error: ConfigError, path: Path) -> None:
     message = str(error)
     if WHOLE_FILE.match(message):
         return
-    count = re.search(r"^(\d+) mistakes? in ", message, re.MULTILINE)
+    count = re.search(r"^(\d+) mistakes? (?:in|on) ", message, re.MULTILINE)
     assert count and PLACE.match(message), message
     assert "Traceback" not in message and "pydantic" not in message, message
 

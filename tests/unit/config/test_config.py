@@ -51,6 +51,10 @@ class Root(Config):
     where: RunPath = Path("runs/it")
 
 
+class Needing(Root):
+    needed: Score
+
+
 class Times(Config):
     every: DurationField
 
@@ -105,9 +109,18 @@ class TestMerging:
         assert "my.yaml:2:9: unknown key `score.dmi`; did you mean `dim`?" in str(raised.value)
 
     def test_a_missing_key_has_its_place_in_a_file_rather_than_on_the_command_line(self, write):
-        path = write("my.yaml", "scores:\n  x: [{dim: 3}]\nscore:\n  dim: 3\n")
-        with pytest.raises(ConfigError, match=r"my.yaml:3:1: `score` has no `kind`"):
-            load(path, Root, ["score.dim=4"])
+        path = write("my.yaml", "scores:\n  x: [{dim: 3}]\nneeded:\n  dim: 3\n")
+        with pytest.raises(ConfigError, match=r"my.yaml:3:1: `needed` has no `kind`"):
+            load(path, Needing, ["needed.dim=4"])
+
+    def test_a_component_without_kind_has_that_of_the_default(self, write):
+        path = write("my.yaml", "score: {scale: 3}\n")
+        assert load(path, Root).score == Dot(kind="dot", scale=3)
+        assert load(path, Root, ["score={kind: additive}", "score.dim=4"]).score == Additive(kind="additive", dim=4)
+        with pytest.raises(
+            ConfigError, match=r"1:7: unknown key `score.sale`; did you mean `scale`?[^$]*1 mistake on the"
+        ):
+            load(write("other.yaml", "lr: 2"), Root, ["score.sale=3"])
 
     def test_anchors_and_merge_keys(self, write):
         text = "score: &s {kind: additive, dim: 3}\nscores: {a: [*s, {<<: *s, dim: 4}, {dim: 5, <<: [*s]}]}"

@@ -159,7 +159,8 @@ MISTAKES = {
     "a list": ("- luong\n", "1:1", "- luong",
         "expected `key: value` lines"),
     "module": ("decoder: {kind: 'no_such.place:Thing'}\n", "1:17", "'no_such.place:Thing'",
-        "`decoder.kind`: there is no module `no_such` to import `no_such.place:Thing` from"),
+        "`decoder.kind`: there is no module `no_such` in the working directory or PYTHONPATH to import"
+        " `no_such.place:Thing` from"),
     "module, no class": ("decoder: {kind: 'fractions:Fractoin'}\n", "1:17", "'fractions:Fractoin'",
         "`decoder.kind`: the module `fractions` has no class `Fractoin`; did you mean `Fraction`?"),
     "class without a config": ("decoder: {kind: 'fractions:Fraction'}\n", "1:17", "'fractions:Fraction'",
@@ -190,13 +191,13 @@ def diagnostic(text: str, place: str, marked: str, message: str) -> str:
     line = text.split("\n")[number - 1]
     assert line[column - 1 :].startswith(marked)
     marks = " " * (column - 1) + "^" * max(1, len(marked))
-    return f":{place}: {message}\n  |\n{number} | {line}\n  | {marks}\n\n1 mistake in FILE"
+    return f":{place}: {message}\n  |\n{number} | {line}\n  | {marks}\n\n1 mistake "
 
 
 @pytest.mark.parametrize(("text", "place", "marked", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_every_mistake_has_a_place(path, text, place, marked, message):
     path.write_text(text)
-    assert mistakes(path) == f"FILE{diagnostic(text, place, marked, message)}"
+    assert mistakes(path) == f"FILE{diagnostic(text, place, marked, message)}in FILE"
 
 
 def test_all_mistakes_come_at_once_in_the_order_of_their_places(path):
@@ -292,4 +293,6 @@ OVERRIDES = [
 @pytest.mark.parametrize(("override", "place", "marked", "message"), OVERRIDES)
 def test_the_command_line_is_a_place(path, override, place, marked, message):
     path.write_text("decoder: {kind: luong, score: {kind: dot}}\n")
-    assert mistakes(path, override) == f"<command line>{diagnostic(override, place, marked, message)}"
+    assert (
+        mistakes(path, override) == f"<command line>{diagnostic(override, place, marked, message)}on the command line"
+    )
