@@ -180,7 +180,8 @@ def _mismatch(names: Names, alternatives: Sequence[str], model: type[Config], tr
     expected = " or ".join(dict.fromkeys(alternatives))
     hint = _hint(value, text, expected)
     if isinstance(value, str) and expected == "a mapping" and value.lower() in _kinds(names, model, tree):
-        hint = f"; write `{{kind: {value.lower()}}}`"
+        of_named = f"; `{'.'.join(names[:-1])}` has names: write `{{NAME: {{kind: {value.lower()}, ...}}}}`"
+        hint = of_named if names[-1] == "kind" else f"; write `{{kind: {value.lower()}}}`"
     found = repr(str(value)) if isinstance(value, str) else text or "nothing"
     found = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else found
     return tree.diagnostic(names, f"`{'.'.join(names)}` should be {expected}, not {found}{hint}")

@@ -29,13 +29,18 @@ TrainingCorpora = Annotated[
 """One corpus, or a list of corpora."""
 
 
+def _without_null(value: Any) -> Any:
+    """The corpora that are not null, which removes those of an extended file."""
+    if isinstance(value, Mapping):
+        return {name: corpus for name, corpus in value.items() if corpus is not None}
+    return {} if value is None else value
+
+
 NamedCorpora = Annotated[
     dict[str, CorpusConfig],
-    BeforeValidator(
-        lambda value: {} if value is None else value, json_schema_input_type=dict[str, CorpusConfig] | None
-    ),
+    BeforeValidator(_without_null, json_schema_input_type=dict[str, CorpusConfig | None] | None),
 ]
-"""Corpora by name; null: none."""
+"""Corpora by name."""
 
 
 def _check_test_names(test: Mapping[str, CorpusConfig]) -> list[FieldError]:
@@ -81,7 +86,7 @@ class DataConfig(Config):
     dev: CorpusConfig
     """Text for validation: early stopping and the choice of checkpoints; never filtered."""
     test: NamedCorpora = Field(default_factory=dict)
-    """Test sets by name, for `evaluate`; never filtered. null: none, although an extended file has some."""
+    """Test sets by name, for `evaluate`; never filtered. null removes those of an extended file, all or one."""
     filters: FiltersConfig = FiltersConfig()
     """Filters for training pairs."""
 

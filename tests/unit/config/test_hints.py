@@ -163,15 +163,26 @@ class TestAnotherKind:
 
     def test_an_unknown_kind_is_the_only_mistake(self, write: Write) -> None:
         text = error_of(write(WHOLE), "search.kind=greedi")
-        assert "did you mean `greedy`?" in text and text.endswith("1 mistake in " + str(write(WHOLE)))
+        assert "did you mean `greedy`?" in text and text.endswith("1 mistake on the command line")
 
 
 def test_no_test_sets_although_an_extended_file_has_some(write: Write, tmp_path: Path) -> None:
     path = write(WHOLE.replace("dev:", "test: {one: {kind: plain, source: a.de, target: a.en}}\n  dev:"))
     over = tmp_path / "over.yaml"
+    two = "two: {kind: tsv, path: a.tsv}"
+    over.write_text(f"extends: {path}\ndata: {{test: {{one: null, {two}}}}}\n", encoding="utf-8")
+    assert [*load(over, ExperimentConfig).data.test] == ["two"]
     over.write_text(f"extends: {path}\ndata: {{test: null}}\n", encoding="utf-8")
     assert [*load(path, ExperimentConfig).data.test] == ["one"]
     assert load(over, ExperimentConfig).data.test == {} == load(path, ExperimentConfig, ["data.test=null"]).data.test
+
+
+def test_a_test_set_without_a_name(write: Write) -> None:
+    path = write(WHOLE.replace("dev:", "test: {kind: tsv, path: a.tsv}\n  dev:"))
+    assert (
+        "`data.test.kind` should be a mapping, not 'tsv'; `data.test` has names: write `{NAME: {kind: tsv"
+        in error_of(path)
+    )
 
 
 class TestOneForAList:

@@ -181,12 +181,13 @@ def test_config_errors_have_their_place(tmp_path: Path, data: dict[str, Any], me
     assert f"{tmp_path / 'config.yaml'}:" in str(error.value)
 
 
-def test_the_config_of_the_docs_is_valid(tmp_path: Path) -> None:
+def test_the_configs_of_the_docs_are_valid(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs/data.md").read_text(encoding="utf-8")
-    data = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["data"]
-    corpora = load(experiment(tmp_path, data), ExperimentConfig).data.train
+    sections = [yaml.safe_load(block.split("```")[0])["data"] for block in page.split("```yaml\n")[1:3]]
+    one, several = (load(experiment(tmp_path, section), ExperimentConfig).data for section in sections)
+    assert {name: test.kind for name, test in one.test.items()} == {"news": "tsv", "talks": "plain"}
     expected = [("plain", "news", 3), ("tsv", "subtitles", 0.25), ("jsonl", None, 1)]
-    assert [(corpus.kind, corpus.tag, corpus.repeat) for corpus in corpora] == expected
+    assert [(corpus.kind, corpus.tag, corpus.repeat) for corpus in several.train] == expected
 
 
 def test_counts_that_do_not_add_up_are_errors(tmp_path: Path) -> None:
