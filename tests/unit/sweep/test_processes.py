@@ -1,7 +1,8 @@
 """Simultaneous trainings, each with one GPU if there is any."""
 
+import multiprocessing
 import os
-import subprocess
+import signal
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.sweep.run_sweep import SWEEP_LOG, run_all
+from seq2attn.sweep.worker import _end_with_the_sweep
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,17 @@ def test_the_reason_of_a_failure_is_that_of_the_last_session(tmp_path, monkeypat
 
 def test_a_training_whose_sweep_has_ended_is_ended_by_sigterm():
     """Training saves a checkpoint then."""
-    program = (
-        "import signal, sys; from seq2attn.sweep.worker import _end_with_the_sweep;"
-        " signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); _end_with_the_sweep()"
-    )
-    assert subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL).returncode == 7
+    read, write = os.pipe()
+
+    def wait_for_the_end():
+        os.close(write)
+        os.dup2(read, 0)
+        _end_with_the_sweep()
+
+    process = multiprocessing.get_context("fork").Process(target=wait_for_the_end)
+    process.start()
+    os.close(read)
+    assert process.is_alive()
+    os.close(write)
+    process.join()
+    assert process.exitcode == -signal.SIGTERM
