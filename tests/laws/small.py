@@ -1,11 +1,7 @@
 """Trainings of seconds on a small text, and their weights and metrics."""
 
 import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import torch
 import yaml
@@ -16,6 +12,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.metrics_logger import MEASUREMENTS
 from seq2attn.training.train import train
+from tests.forked import start_two
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
 BAHDANAU = {
@@ -103,17 +100,12 @@ def last_state(run):
     return list_checkpoints(run.folder)[-1].train_state
 
 
-def torchrun(folder, run, **options):
-    """A training in two processes. Returns its run directory, exit code and output."""
+def train_in_two_processes(folder, run, *arguments, **options):
+    """Returns the run directory, and the exit code and output of each process."""
     config = folder / f"{run}.yaml"
     config.write_text(yaml.safe_dump(content(folder, run, **options)))
-    command = "-m torch.distributed.run --standalone --nproc-per-node=2 -m seq2attn train"
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, *command.split(), config], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    return RunDirectory(folder / run), done.returncode, done.stderr
+    processes = start_two("train", config, *arguments, folder=folder)
+    return RunDirectory(folder / run), *zip(*(process.finish() for process in processes), strict=True)
 
 
 def assert_same(one, other):

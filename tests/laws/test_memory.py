@@ -14,10 +14,8 @@ from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import UserError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.train import train
-from tests.forked import start_two
 from tests.laws.small import (
     BAHDANAU,
     MODELS,
@@ -27,7 +25,7 @@ from tests.laws.small import (
     last_weights,
     log_of,
     metrics,
-    torchrun,
+    train_in_two_processes,
     trained,
 )
 
@@ -147,8 +145,9 @@ def test_a_process_with_too_little_memory_ends_with_the_message(corpus):
 @pytest.mark.slow
 def test_one_process_of_two_may_halve_its_batch(corpus):
     options = {"max_duration": ["3 epochs"], **TWO}
-    run, code, output = torchrun(corpus, "two", model=limited(max_rows=6), batch={"tokens": 44}, **options)
-    assert code == 0, output[-3000:]
+    model = limited(max_rows=6)
+    run, codes, outputs = train_in_two_processes(corpus, "two", model=model, batch={"tokens": 44}, **options)
+    assert codes == (0, 0), outputs
     one = trained(corpus, "one", model=limited(), batch={"tokens": 44, "gradient_accumulation": 2}, **options)
     assert metrics(run, "out_of_memory") != []
     assert_near(last_weights(run), last_weights(one))
@@ -157,8 +156,8 @@ def test_one_process_of_two_may_halve_its_batch(corpus):
 @pytest.mark.slow
 def test_an_exchange_of_gradients_that_fails_ends_training(corpus):
     model = limited(max_rows=6, backward=True)
-    _, code, output = torchrun(corpus, "two", model=model, batch={"tokens": 44}, **SGD)
-    assert code != 0 and "ran out of memory during the exchange of gradients" in output
+    _, codes, outputs = train_in_two_processes(corpus, "two", model=model, batch={"tokens": 44}, **SGD)
+    assert all(codes) and any("ran out of memory during the exchange of gradients" in output for output in outputs)
 
 
 def test_two_processes_equal_one_that_accumulates_and_skip_the_same_updates(corpus):
@@ -166,11 +165,9 @@ def test_two_processes_equal_one_that_accumulates_and_skip_the_same_updates(corp
     # update, and divide by the target tokens of both.
     fault = {"kind": "tests.laws.faults:Faulty", "updates": [2, 5], "rank": 1}
     options = {"max_duration": ["2 epochs"], "report_every": 1, **TWO}
-    config, two = corpus / "two.yaml", RunDirectory(corpus / "two")
     learning = {"model": {**BAHDANAU, "encoder": fault}, "batch": {"tokens": 44}, **options}
-    config.write_text(yaml.safe_dump(content(corpus, "two", **learning)))
-    done = [process.finish() for process in start_two("train", config, folder=corpus)]
-    assert [code for code, _ in done] == [0, 0], done
+    two, codes, outputs = train_in_two_processes(corpus, "two", **learning)
+    assert codes == (0, 0), outputs
     model = {**BAHDANAU, "encoder": {**fault, "rank": 0, "micro_batch": 1}}
     one = trained(corpus, "one", model=model, batch={"tokens": 44, "gradient_accumulation": 2}, **options)
     assert [len(plan_batches(lengths_of(one), tokens=44, seed=1, epoch=e)) % 2 for e in range(2)] == [0, 0]
@@ -185,6 +182,6 @@ def test_two_processes_equal_one_that_accumulates_and_skip_the_same_updates(corp
     assert "in 2 processes" in log_of(two)
     origin = two.weights_origin()
     two.weights_path.unlink()  # the training has ended, and restores them from a checkpoint
-    done = [process.finish() for process in start_two("train", config, "--resume", folder=corpus)]
-    assert [code for code, _ in done] == [0, 0], done
+    _, codes, outputs = train_in_two_processes(corpus, "two", "--resume", **learning)
+    assert codes == (0, 0), outputs
     assert two.weights_origin() == origin

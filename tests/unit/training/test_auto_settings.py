@@ -21,7 +21,7 @@ from seq2attn.training.lr_schedules import (
     SchedulePoint,
 )
 from seq2attn.training.train_state import TrainState
-from tests.laws.small import BPE_DROPOUT, assert_same, last_weights, log_of, metrics, torchrun, trained
+from tests.laws.small import BPE_DROPOUT, assert_same, last_weights, log_of, metrics, train_in_two_processes, trained
 
 AUTO = {"kind": "inverse-sqrt"}
 ALONE = DistributedContext(rank=0, size=1, device=torch.device("cpu"))
@@ -199,8 +199,8 @@ def test_the_schedule_of_a_training_that_resumes_in_fewer_processes(corpus):
             trained(corpus, run, batch={"tokens": 64}, **options, **more)
         return total(RunDirectory(corpus / run))
 
-    run, code, output = torchrun(corpus, "two", batch={"tokens": 64}, **options)
-    assert code and "cosine schedule" in output
+    run, codes, outputs = train_in_two_processes(corpus, "two", batch={"tokens": 64}, **options)
+    assert codes == (75, 75) and "cosine schedule" in outputs[0], outputs
     together, alone = total(run), session("alone")
     assert together < alone
     assert session("two", resume=True) == 1 + alone - (alone // 4) // (together // 4)
