@@ -2,10 +2,9 @@
 
 import ast
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-CODE = sorted((ROOT / "seq2attn").rglob("*.py"))
+from tests.unit.test_structure import FILES, ROOT, parse
+
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("*.md"), *sorted((ROOT / "seq2attn").rglob("*.html"))]
 CLAUSE = re.compile(r"(what|whether|how|where|which|when|who|whose|why|that|lest)\b", re.IGNORECASE)
 """The beginning of a clause that is in the place of a noun."""
@@ -19,8 +18,8 @@ PRIVATE_WORDS = {
 def test_docstrings_begin_with_a_noun():
     clauses = [
         f"{path.relative_to(ROOT)}: {docstring}"
-        for path in CODE
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path in FILES
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and (docstring := ast.get_docstring(node))
         and CLAUSE.match(docstring)
@@ -31,7 +30,7 @@ def test_docstrings_begin_with_a_noun():
 def test_no_word_has_a_private_meaning():
     places = [
         f"{path.relative_to(ROOT)}:{number}: {word}"
-        for path in [*CODE, *PAGES]
+        for path in [*FILES, *PAGES]
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
         for word in re.findall(r"[a-z]+", re.sub("model.card", "", line.lower()))
         if word in PRIVATE_WORDS
