@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -76,6 +77,7 @@ def start_two(*arguments: object, folder: Path) -> list[Command]:
 
 def _run(arguments: list[str], log: str, fault: Fault | None, environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
+    tempfile.tempdir = None  # read TMPDIR again
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)

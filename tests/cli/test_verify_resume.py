@@ -1,10 +1,8 @@
 """`seq2attn verify-resume`, and the comparison of runs."""
 
 import re
-import subprocess
-import sys
+import signal
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,8 @@ import yaml
 from seq2attn.diagnostics.verify_resume import compare_runs
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.cli.conftest import ENVIRONMENT, ROOT, command, invoke_in, run_process
+from tests.cli.conftest import ROOT, command, invoke_in, run_process
+from tests.forked import Command
 from tests.laws.small import BAHDANAU, MODELS, content, trained
 from tests.laws.test_interrupted import PLAIN, assert_identical
 
@@ -39,15 +38,14 @@ def test_a_small_model_is_verified(corpus, monkeypatch):
 def test_sigterm_ends_its_training_too(corpus, tmp_path):
     config = corpus / "small.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "small", max_duration=["1 hour"])))
-    words = [sys.executable, "-m", "seq2attn", "verify-resume", str(config), "--updates", "100000"]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    process = subprocess.Popen(words, cwd=corpus, env={**ENVIRONMENT, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE)
-    while process.poll() is None and not any(temporary.glob("seq2attn-*/straight/metrics.jsonl")):
-        time.sleep(0.05)
-    process.terminate()
-    process.communicate()
-    assert process.returncode == 143
+    environment = {"TMPDIR": str(temporary)}
+    words = ("verify-resume", config, "--updates", "100000")
+    running = Command(*words, log=tmp_path / "log", environment=environment)
+    assert running.until(lambda: any(temporary.glob("seq2attn-*/straight/metrics.jsonl"))), running.output()
+    running.send(signal.SIGTERM)
+    assert running.wait() == 143
     assert not [*temporary.glob("seq2attn-*")]
     commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.is_dir())
     assert not any(str(temporary).encode() in line for line in commands)
