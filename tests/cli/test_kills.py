@@ -190,7 +190,7 @@ def test_a_closed_pipe_or_terminal_does_not_end_training(home, kind):
 
 
 def test_a_time_limit_stops_training_with_exit_code_75(home):
-    code, output = home.train("run", time_limit="1 second", max_duration=["9999 updates"])
+    code, output = home.train("run", time_limit="0.001 seconds", max_duration=["9999 updates"])
     assert code == 75 and "stopped by training.time_limit after update" in output
 
 
