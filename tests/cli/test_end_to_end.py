@@ -65,7 +65,7 @@ class TestTrain:
 
 class TestTranslate:
     def test_one_line_out_per_line_in(self, toy: Toy, tmp_path: Path) -> None:
-        odd = [b"\xef\xbb\xbfrot haus", b"", b"   ", b"rot " * 999, b"alt \xff boot", b"rot haus\r", b"\r", b"rot haus"]
+        odd = [b"\xef\xbb\xbfrot haus", b"", b"   ", b"rot " * 300, b"alt \xff boot", b"rot haus\r", b"\r", b"rot haus"]
         (tmp_path / "in.de").write_bytes(b"\n".join(odd))  # the last line has no end
         done = invoke_in(tmp_path, "translate", toy.run, "-i", "in.de", "-o", "out.en", "--greedy")
         undecoded, long, *_ = done.err.splitlines()
@@ -87,12 +87,12 @@ class TestTranslate:
         assert invoke_in(tmp_path, "translate", toy.run, "-i", "in.de.gz", "--greedy").out == piped.out
 
     @pytest.mark.filterwarnings("ignore::seq2attn.inference.input_checks.InputWarning")
-    @pytest.mark.parametrize("times", [1, 200])  # a line that is split
+    @pytest.mark.parametrize("times", [1, 80])  # a line that is split
     def test_lone_surrogates_are_replaced(self, toy: Toy, times: int) -> None:
         translator = Translator.load(toy.run)
         lines = [f"rot {character} haus" * times for character in ("\ud800", "\udcff", "\ufffd")]
         one, two, replaced = translator.translate(lines)
-        assert one.text == two.text == replaced.text
+        assert one.text == two.text == replaced.text and bool(one.segments) == (times > 1)
         with pytest.raises(UserError, match=r"no translation can begin with 'ro\\udcff': it is not valid Unicode"):
             translator.translate("rot", prefix="ro\udcff")
 
