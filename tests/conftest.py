@@ -15,7 +15,8 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests run on the CPU, also where there is a GPU, except with `-m cuda`."""
+    """Tests run on the CPU, also where there is a GPU, except with `-m cuda`, and compute with one thread."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # rounding, which decides a near tie, depends on the number of threads
     if config.option.markexpr != "cuda":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # As in a terminal, also where the tests are run in the background or under nohup.

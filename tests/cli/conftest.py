@@ -46,7 +46,7 @@ training:
   report_every: 100
 search: {kind: beam, beam_size: 4}
 """
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 Pairs = Sequence[tuple[str, str]]
 
 

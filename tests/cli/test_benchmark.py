@@ -1,7 +1,6 @@
 """`scripts/bench.py` end to end, with a small model and peers that are not installed."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -44,8 +43,7 @@ def bench(folder, *arguments, model="t"):
     options = [part for name, path in paths.items() for part in (f"--{name}", path)]
     command = [sys.executable, ROOT / "scripts/bench.py", *arguments, "--model", model, "--busy-ok", "--threads", 1]
     command += [*options, "--out", folder / "figures.json"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True)
 
 
 def figures(folder):
