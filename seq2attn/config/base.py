@@ -132,13 +132,13 @@ class Config(BaseModel):
         if not isinstance(data, Mapping):
             return data
         changes: dict[str, Any] = {}
-        for name, info_of in cls.model_fields.items():
-            value, kind = data.get(name), getattr(info_of.default, "kind", None)
-            if isinstance(value, bool) and _is_number(info_of):  # pydantic takes true for 1
+        for name, field_info in cls.model_fields.items():
+            value, kind = data.get(name), getattr(field_info.default, "kind", None)
+            if isinstance(value, bool) and _is_number(field_info):  # pydantic takes true for 1
                 changes[name] = "a truth value"  # an error about a text in the place of a number
             elif kind and isinstance(value, Mapping) and "kind" not in value:
                 changes[name] = {"kind": kind, **value}
-                models[id(value)] = type(info_of.default)
+                models[id(value)] = type(field_info.default)
         return {**data, **changes} if changes else data
 
     @model_validator(mode="after")
