@@ -196,7 +196,7 @@ def test_every_command_with_multi30k_runs(page: str, tmp_path: Path) -> None:
 
 
 def test_the_config_and_the_error_of_the_readme(tmp_path: Path) -> None:
-    for name in ("train.de", "train.en", "dev.de", "dev.en"):
+    for name in (f"{part}.{side}" for part in ("train", "dev", "news") for side in ("de", "en")):
         (tmp_path / name).touch()
     (tmp_path / "readme.yaml").write_text("".join(blocks("README.md", "yaml")), encoding="utf-8")
     invoke_in(tmp_path, "config", "check", "readme.yaml")
