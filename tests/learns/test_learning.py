@@ -130,7 +130,6 @@ def test_attention_copies_longer_sentences_than_in_training():
     assert copy_accuracy({"kind": "luong", "input_feeding": False, "attention": attention}) == (1.0, 1.0)
 
 
-@pytest.mark.slow
 def test_a_fixed_context_does_not_copy_longer_sentences():
     trained, longer = copy_accuracy({"kind": "fixed-context"})
     assert trained > 0.3
