@@ -55,6 +55,9 @@ def test_a_value_of_another_search_is_refused(invoke: Invoke, run: RunDirectory,
     for command in ("translate", "evaluate"):
         message = invoke(command, run.folder, *options, "--set", override, code=2, given="").err
         assert f"error: --set {override}: has no effect with {option}\n" in message
+    if option == "--beam":
+        corpus = "--source", "text", "-o", "corpus"
+        assert "no effect with" in invoke("distill", run.folder, *corpus, *options, "--set", override, code=2).err
     invoke("translate", run.folder, *options, "--set", "search.lengths.max_length=9", given="")
 
 

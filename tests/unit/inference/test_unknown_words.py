@@ -7,6 +7,8 @@ import torch
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
 from seq2attn.inference.minimum_bayes_risk import pairwise_chrf
+from seq2attn.inference.reranking import Reranker
+from seq2attn.inference.scoring import score_pairs
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words, replace_unknown_words
@@ -93,6 +95,21 @@ def test_minimum_bayes_risk_compares_the_texts_with_source_words() -> None:
     for each in (best, *best.alternatives):
         expected = pairwise_chrf([each.text, *texts])[0, 1:].mean()
         assert each.text in texts and each.score == pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_reranking_scores_the_texts_with_source_words() -> None:
+    one = translator("luong", WordTokenizerConfig().train(KNOWN))
+    plain = one.translate("Ann sun Bob moon", num_hypotheses=3)
+    by_tokens = {each.tokens: each for each in (plain, *plain.alternatives)}
+    known = WordTokenizerConfig().train([*LINES, *KNOWN])
+    scorer = model("gru", "luong", "multi-head", words=len(known.vocabulary)).float().eval()
+    one.rerankers = [Reranker(scorer, (known, known), 1.0, is_backward=True)]
+    best = one.translate("Ann sun Bob moon")
+    for each in (best, *best.alternatives):
+        (scored,) = score_pairs(scorer, (known, known), [(each.text, "Ann sun Bob moon")])
+        added = scored.log_prob / len(scored.tokens)
+        assert each.score == pytest.approx(by_tokens[each.tokens].score + added, rel=1e-4)
 
 
 def test_a_translation_may_have_a_tag_of_a_joint_vocabulary() -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from seq2attn.config.duration import Duration
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, resolve_auto, time_limit_warning
+from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, has_auto, resolve_auto, time_limit_warning
 from seq2attn.training.config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
@@ -36,8 +36,10 @@ def lengths_of(pairs, length):
 
 
 def resolve(lengths, world=ALONE, state=None, **training):
-    lines = []
-    return resolve_auto(TrainingConfig(**training), lengths, world, state or TrainState(), lines.append), lines
+    config, lines = TrainingConfig(**training), []
+    resolved = resolve_auto(config, lengths, world, state or TrainState(), lines.append)
+    assert has_auto(config) == (resolved != config)
+    return resolved, lines
 
 
 def updates_per_epoch(config, lengths):
@@ -176,9 +178,8 @@ def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
     """With BPE-dropout, each epoch has another number of updates, and more than without."""
     options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "report_every": 1}
     run = trained(corpus, "run", max_duration=["2 epochs"], **options)
-    num_updates = metrics(run, "train")[-1]["update"]
-    assert run.load_config().training.lr_schedule.total_updates == pytest.approx(num_updates, rel=0.05)
-    totals = set()
+    total, totals = run.load_config().training.lr_schedule.total_updates, set()
+    assert total == pytest.approx(metrics(run, "train")[-1]["update"], rel=0.05)
     for _ in range(4):
         with pytest.raises(TrainingInterrupted):
             trained(corpus, "run", max_duration=["9 epochs"], time_limit="0.001 seconds", resume=True, **options)
