@@ -23,9 +23,9 @@ CONFIG_INTRO = f"""\
 
 A config is one YAML file. Unknown keys are errors. All mistakes are reported at once, but a rule across keys is checked
 only when the sections of these keys have no other mistake. `seq2attn config show CONFIG` prints a config with all
-defaults, and `seq2attn config schema` a JSON Schema for editors. Three keys are not in the tables: `extends: base.yaml`
+defaults, and `seq2attn config schema` a JSON Schema for editors. Two keys are not in the tables: `extends: base.yaml`
 (or a list) takes the values of other files, which this file changes; `kind` chooses a component, is in the headings,
-and may be left out where there is a default; and `kind: package.module:Class` takes a component of your own
+and may be left out where there is a default. `kind: package.module:Class` takes a component of your own
 ([extending.md](extending.md)).
 
 The mappings of a file and of those that it extends are merged key by key, but a component of another `kind` replaces
@@ -40,8 +40,8 @@ CLI_INTRO = f"""\
 {NOTE}
 
 Each command with `--help`. Exit codes: 0 for success, 1 if `doctor`, `verify-resume`, a sweep or a reproduction
-found a failure, 2 for an error of the input; 75, 129, 130 and 143 for an interrupted training that was saved:
-[training](training.md#resume).
+found a failure, 2 for an error of the input; 75, 129, 130 and 143 for an interrupted training, which is saved once it
+has begun: [training](training.md#resume). Ctrl-C ends other commands with 130.
 """
 Schema = Mapping[str, Any]
 TABLE = "| key | type | default | meaning |\n|---|---|---|---|"

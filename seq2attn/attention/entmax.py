@@ -32,7 +32,7 @@ class EntmaxAlignment(AlignmentFunction):
 
 
 class EntmaxAlignmentConfig(Config):
-    """Sparse alternatives to softmax: entmax15 sets some weights to zero, sparsemax most."""
+    """Sparse alternatives to softmax, with weights of exactly zero: sparsemax has more of them than entmax15."""
 
     kind: Literal["sparsemax", "entmax15"]
 

@@ -67,7 +67,7 @@ def evaluate(
     glossary: GlossaryFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Plot BLEU by source length: FILE.png or FILE.svg.", metavar="FILE")
+        Path | None, typer.Option(help="Plot BLEU by source length: FILE.png, .svg or .pdf.", metavar="FILE")
     ] = None,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",

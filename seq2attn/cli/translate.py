@@ -62,7 +62,7 @@ def translate(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Draw attention: FILE.html for all lines, FILE.png or .svg for the first, - in the terminal.",
+            help="Draw attention: FILE.html for all lines, FILE.png, .svg or .pdf for the first, - in the terminal.",
         ),
     ] = None,
     attention_kind: Annotated[

@@ -123,7 +123,8 @@ class CheckpointConfig(Config):
     keep_last: PositiveInt = 2
     """Number of newest checkpoints to keep; at least two are kept, in case one is corrupt."""
     keep_best: NonNegativeInt = 3
-    """Number of best checkpoints to keep, for `average --best`; without optimizer state unless among the newest two."""
+    """Number of best checkpoints to keep, for `average --best`; without optimizer state unless among the newest two.
+    The best one is always kept."""
     average: Literal["none", "last", "best"] = "none"
     """Weights for translation after training: the best checkpoint, or the mean of the last or best ones."""
 
