@@ -215,9 +215,9 @@ def test_the_config_of_a_page_is_the_one_it_trains(page: str, name: str) -> None
 
 
 def test_settings_of_training_commands_of_all_pages_are_valid() -> None:
-    """Also of those that the quick tests do not run; those of BERT need a folder."""
+    """Also of those that the quick tests do not run; those of BERT need a folder, and plug-ins their module."""
     pages = ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-    listed = {command for page in pages for command in commands(page)}
+    listed = {command for page in pages for command in commands(page) if page != "docs/extending.md"}
     trainings = [command for command in listed if re.match(r"seq2attn train configs/(?!bert)", command)]
     assert len(trainings) > 10
     for command in trainings:
