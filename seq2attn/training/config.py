@@ -36,11 +36,11 @@ class BatchConfig(Config):
 
     tokens: PositiveInt | Literal["auto", "fit"] = "auto"
     """Rows times the longer side of a batch, with padding, on each device; auto: 256 to 4096, by the corpus size;
-    fit: as many as fit in the memory of the GPU, with at least 150 updates per epoch."""
+    fit: as many as fit in the memory of the GPU and leave 150 updates per epoch, at least 1024."""
     micro_batch_tokens: PositiveInt | None = None
     """Tokens of a micro-batch, of sentences of similar lengths. A batch is several of them, drawn at random, whose
-    gradients are summed: less memory, and a mixture of lengths. Default: the whole batch on a GPU; on a CPU about 1400
-    in float32, for less memory and padding, and 4096 in bfloat16."""
+    gradients are summed: less memory, and a mixture of lengths. Default: the whole batch on a GPU; on a CPU at most
+    1408 in float32, for less memory and padding, and 4096 in bfloat16."""
     gradient_accumulation: PositiveInt = 1
     """Number of batches per update."""
     padding_free: bool = False
