@@ -1,5 +1,7 @@
 """Laws of minimum risk training: equation 13 of Shen et al. 2016 over the candidates that the model samples."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2attn.data.collate import collate
+from seq2attn.data.prepare import load_prepared
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.search.config import LengthsConfig, SampleConfig
@@ -15,7 +18,7 @@ from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
 from seq2attn.training.config import MinimumRiskConfig
 from seq2attn.training.loss import TrainingLoss
-from seq2attn.training.minimum_risk import MinimumRiskLoss, expected_cost, sentence_metric
+from seq2attn.training.minimum_risk import MinimumRiskLoss, build_loss, expected_cost, sentence_metric
 from tests.laws.parts import EVERY_DECODER, model
 from tests.laws.small import MODELS, assert_exact_resume, content, log_of, metrics, trained
 
@@ -115,12 +118,14 @@ def test_candidates_are_the_reference_and_distinct_samples_without_dropout():
         assert {*ids} == {tuple(reference), *(sample.tokens for sample in samples)}
 
 
-def test_samples_have_the_same_maximum_length_for_any_source():
+def test_samples_have_the_same_maximum_length_and_prefix_for_any_source():
     training, references = objective(), [[4] * 20, [5]]
     with torch.no_grad():
         training.model.output_projection.bias[EOS] = -99.0
+    training.target = copy(TARGET)
+    training.target.line_prefix = (8, 7)
     for _, *samples in seeded(training.sample, [[6], [7] * 9], references):
-        assert {len(ids) for ids in samples} == {20 + 20 // 2 + 10}
+        assert {(len(ids), *ids[:2]) for ids in samples} == {(20 + 20 // 2 + 10, 8, 7)}
 
 
 def test_validation_has_the_cross_entropy():
@@ -170,6 +175,9 @@ def test_a_run_continues_another_with_the_objective(corpus):
     rows = metrics(run, "train")
     assert rows and all(0 < row["loss"] < 1 < row["perplexity"] for row in rows)
     assert all(row["loss"] > 1 for row in metrics(run, "validation"))
+    config = run.load_config().model_copy(update={"evaluation": EvaluationConfig(lowercase=True)})
+    metric = build_loss(run.load_model()[0], config, load_prepared(run.folder)).metric
+    assert isinstance(metric, CHRF) and metric.lowercase
 
 
 @pytest.mark.parametrize(
