@@ -16,8 +16,10 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.gradient_accumulation import GradientAccumulator
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.train_state import TrainState, fraction_done, is_due
+from seq2attn.training.validation import Validator
 from tests.laws.small import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
 
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["3 epochs"], "validation": {"every": "1 epoch"}}
@@ -62,18 +64,20 @@ def test_an_epoch_is_resumed_at_the_same_fraction_with_other_batches(corpus):
     assert after.update - before.update == pytest.approx(whole / 2, abs=1)
 
 
-def test_the_time_of_training_includes_segmentation(corpus, monkeypatch):
-    hours, epoch_corpus, now = [], TrainingSet.epoch_corpus, time.monotonic
+def test_the_time_of_training_includes_segmentation_and_validation_once(corpus, monkeypatch):
+    seconds, now = [], time.monotonic
 
-    def segment_for_an_hour(*arguments):
-        hours.append(3600)
-        return epoch_corpus(*arguments)
+    def slow(owner, name, duration):
+        original = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *arguments: seconds.append(duration) or original(*arguments))
 
-    monkeypatch.setattr(TrainingSet, "epoch_corpus", segment_for_an_hour)
-    monkeypatch.setattr(time, "monotonic", lambda: now() + sum(hours))
+    slow(TrainingSet, "epoch_corpus", 3600)
+    slow(Validator, "validate", 60)
+    slow(GradientAccumulator, "fits_in_memory", 9 * 3600)  # which does not count
+    monkeypatch.setattr(time, "monotonic", lambda: now() + sum(seconds))
     validation = {"every": "1 hour", "metric": "loss"}
     run = trained(corpus, "run", max_duration=["2 epochs", "9 hours"], validation=validation)
-    assert last_state(run).seconds // 3600 == 2
+    assert last_state(run).seconds // 60 == 2 * 60 + 3
     length = last_state(run).update // 2
     assert [line["update"] for line in metrics(run, "validation")] == [1, length + 1, 2 * length]
     run = trained(corpus, "run", max_duration=["9 epochs", "5 hours"], validation=validation, resume=True)
@@ -82,7 +86,7 @@ def test_the_time_of_training_includes_segmentation(corpus, monkeypatch):
 
 def test_a_report_is_the_mean_over_the_tokens_of_its_updates(corpus):
     lines = metrics(trained(corpus, "each", max_duration=["3 updates"], report_every=1), "train")
-    (report,) = metrics(trained(corpus, "once", max_duration=["3 updates"], report_every=3), "train")
+    (report,) = metrics(trained(corpus, "once", max_duration=["3 updates"], report_every=4), "train")
     tokens = np.diff([0, *(line["target_tokens"] for line in lines)])
     assert np.average([line["loss"] for line in lines], weights=tokens) == pytest.approx(report["loss"])
     nats = [math.log(line["perplexity"]) for line in lines]
