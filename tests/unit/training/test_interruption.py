@@ -1,10 +1,12 @@
-"""Signals that end a training between two updates."""
+"""Signals and time limits that end a training between two updates."""
 
 import os
 import signal
+import time
 
 import pytest
 
+from seq2attn.config.duration import Duration
 from seq2attn.training.interruption import StopRequest
 
 
@@ -26,3 +28,8 @@ def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
             assert stop.exit_code == 0
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("minutes", "code"), [(0, 0), (1.5, 0), (2, 75)])
+def test_a_time_limit_counts_from_the_start_in_its_unit(minutes: float, code: int) -> None:
+    assert StopRequest(Duration(2.0, "minutes"), time.monotonic() - 60 * minutes).exit_code == code
