@@ -2,6 +2,9 @@
 
 import math
 import re
+import sys
+from copy import deepcopy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,13 +21,15 @@ from seq2attn.nn.layers import Dropout, LayerDrop
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
+from seq2attn.training.config import ScheduledSamplingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
-from seq2attn.training.metrics_logger import MetricsLogger
+from seq2attn.training.metrics_logger import MEASUREMENTS, MetricsLogger
+from seq2attn.training.minimum_risk import build_loss
 from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
-from seq2attn.training.trainer import Trainer
+from seq2attn.training.trainer import Trainer, derive_seed
 from seq2attn.training.validation import Validator
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
 from tests.laws.small import (
@@ -95,17 +100,66 @@ def test_the_learning_rate_follows_epochs_or_updates(corpus):
         assert line["learning_rate"] == pytest.approx(0.01 * 16**-0.5 * min(n**-0.5, n * 2**-1.5))
 
 
+def trainer_of(run, objective, state, rank=0):
+    logger = MetricsLogger(run, is_main_process=False, since=None, tensorboard=False)
+    parts = objective, torch.optim.SGD(parameter_groups(objective, {}), lr=0.1), state
+    context = DistributedContext(rank, 1, torch.device("cpu"))
+    return Trainer(run.load_config(), run, load_prepared(run.folder), *parts, context, logger, StopRequest(None, 0.0))
+
+
+def test_an_update_has_the_methods_of_its_config_its_number_and_the_baseline_so_far(corpus):
+    sampling = {"max_probability": 1.0, "warmup_updates": 6}
+    methods = {"r_drop": 2.0, "scheduled_sampling": sampling, "precision": "bfloat16"}
+    sgd = {"optimizer": {"kind": "sgd", "lr": 1.0}, "max_grad_norm": None}
+    run = trained(corpus, "run", model=MODELS["hard"], **methods, **sgd, **WHOLE)
+    prepared = load_prepared(run.folder)
+    objective = build_loss(run.load_model()[0], run.load_config(), prepared).train()
+    expected = TrainingLoss(deepcopy(objective.model), 0.1, None, 2.0, ScheduledSamplingConfig(**sampling)).train()
+    trainer = trainer_of(run, objective, TrainState(update=2, reinforce_baseline=-2.0))
+    (part,) = trainer.accumulator.make_micro_batches(prepared.train.corpus, [np.arange(9)])
+    trainer._update(prepared.train.corpus, [part])
+    torch.manual_seed(derive_seed(1, 3, 0))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = expected(part.batch, -2.0, 3).loss
+    (loss / part.num_target_tokens).backward()
+    for one, other in zip(objective.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(one, other - other.grad)
+
+
+def test_tensorboard_has_the_numbers_of_the_metrics(corpus, monkeypatch):
+    purged, scalars = [], {}
+
+    def writer(folder, purge_step):
+        purged.append(purge_step)
+        return SimpleNamespace(add_scalar=lambda name, *one: scalars.setdefault(name, []).append(one), close=list)
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=writer))
+    for updates in (4, 6):
+        run = trained(corpus, "run", max_duration=[f"{updates} updates"], tensorboard=True, resume="if-exists")
+    assert purged == [None, 5]  # a resumption drops what came after its checkpoint
+    for line in metrics(run):
+        for name in line.keys() - {"kind", "update"} - MEASUREMENTS:
+            assert (line[name], line["update"]) in scalars[f"{line['kind']}/{name}"]
+
+
+def test_the_time_is_the_mean_over_processes(corpus, monkeypatch):
+    """Here the other process has none to add."""
+    run = trained(corpus, "run", max_duration=["1 update"])
+    trainer = trainer_of(run, TrainingLoss(run.load_model()[0]), TrainState())
+    trainer.world = DistributedContext(0, 2, torch.device("cpu"))
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_, **__: None)
+    trainer.clock -= 7200
+    trainer._update_clock()
+    assert trainer.state.seconds // 60 == trainer.metrics.seconds // 60 == 60
+
+
 def test_each_update_of_each_seed_and_process_has_its_own_dropout(corpus, monkeypatch):
     seeds, manual_seed = list[int](), torch.manual_seed
     monkeypatch.setattr(torch, "manual_seed", lambda seed: (seeds.append(seed), manual_seed(seed))[1])
     for seed in (1, 2):
         run = trained(corpus, f"seed-{seed}", seed=seed, batch={"tokens": 200}, max_duration=["3 updates"])
-    logger = MetricsLogger(run, is_main_process=False, since=None, tensorboard=False)
-    config, prepared, objective = run.load_config(), load_prepared(run.folder), TrainingLoss(run.load_model()[0])
-    parts = objective, torch.optim.SGD(parameter_groups(objective, {}), lr=0.1), TrainState()
-    context = DistributedContext(1, 1, torch.device("cpu"))
-    trainer = Trainer(config, run, prepared, *parts, context, logger, StopRequest(None, 0.0))
-    train = prepared.train.corpus
+    trainer = trainer_of(run, TrainingLoss(run.load_model()[0]), TrainState(), rank=1)
+    train = trainer.prepared.train.corpus
     trainer._update(train, trainer.accumulator.make_micro_batches(train, [np.arange(9)]))
     of_updates = [seed for seed in seeds if seed not in (1, 2)]  # the others are of the initial weights
     assert len(of_updates) == len({*of_updates}) == 3 + 3 + 1
