@@ -1,6 +1,7 @@
 """Scores of validations, the ranking of checkpoints by them, early stopping, and changes of the metric."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import sacrebleu
@@ -33,17 +34,17 @@ def every(unit="2 updates", **options):
 @pytest.fixture
 def run(corpus):
     """A trained run whose references are not reproduced by its tokenizer."""
-    (corpus / "dev.tgt").write_text("ba ba ba ba ba, zzzz  xyz\n" * 6)
+    (corpus / "dev.tgt").write_text("".join(f"ba ba ba ba ba, zzzz  xyz{row}\n" for row in range(6)))
     return trained(corpus, "run", max_duration=["6 updates"], optimizer={"kind": "adam", "lr": 0.1})
 
 
-def validate(run, model=None, evaluation=None, data=None, **training):
+def validate(run, model=None, evaluation=None, prepared=None, **training):
     """The validator of a config, and its result for a model of the run."""
     values = {**content(run.folder.parent, run.folder.name, **training), "evaluation": evaluation or {}}
     config = ExperimentConfig.model_validate(values)
     with init_distributed(torch.device("cpu")) as world:
         objective = TrainingLoss(model or run.load_model()[0], config.training.label_smoothing)
-        validator = Validator(config.training, config.evaluation, load_prepared((data or run).folder), world)
+        validator = Validator(config.training, config.evaluation, prepared or load_prepared(run.folder), world)
         return validator, validator.validate(objective)
 
 
@@ -51,9 +52,10 @@ def test_scores_are_of_the_original_text(run):
     model, _, target = run.load_model()
     with torch.no_grad():
         model.output_projection.bias[target.encode("ba")[0]] = 1e4  # repeats one word
-    _, result = validate(run, model, validation=every(metric="bleu"))
+    references = [(run.folder.parent / "dev.tgt").read_text().split("\n")[:6], ["ba ba ba" * 9] * 6]
+    prepared = replace(load_prepared(run.folder), dev_references=references)
+    _, result = validate(run, model, prepared=prepared, validation=every(metric="bleu"))
     hypotheses = [result.translations[row] for row in range(6)]
-    references = [(run.folder.parent / "dev.tgt").read_text().split("\n")[:6]]
     assert result.scores["bleu"] == sacrebleu.corpus_bleu(hypotheses, references).score > 0
     assert result.scores["chrf"] == sacrebleu.corpus_chrf(hypotheses, references).score > 0
     assert result.scores["exact"] == 0
@@ -64,6 +66,11 @@ def test_loss_is_smoothed_and_perplexity_is_not(run):
     assert smoothed.scores["perplexity"] == plain.scores["perplexity"]
     assert plain.scores["perplexity"] == pytest.approx(math.exp(plain.scores["loss"]))
     assert smoothed.scores["loss"] != pytest.approx(plain.scores["loss"], rel=1e-3)
+
+
+def test_validation_on_a_cpu_is_in_float32(run):
+    half, full = (validate(run, precision=precision)[1] for precision in ("bfloat16", "float32"))
+    assert half.scores == full.scores
 
 
 @pytest.mark.parametrize(
@@ -81,13 +88,16 @@ def test_only_sentences_for_metric_and_samples_are_translated(run, options, rows
 
 
 def test_some_dev_sentences_are_validated_as_a_dev_set_of_them(run, corpus):
-    validator, few = validate(run, validation=every(metric="chrf", max_sentences=3))
+    validator, few = validate(run, validation=every(metric="chrf", max_sentences=3, samples=2))
     assert set(few.translations) == {0, 2, 5}
-    for name in ("src", "tgt"):
-        lines = (corpus / f"dev.{name}").read_text().split("\n")
+    sources, references = ((corpus / f"dev.{name}").read_text().split("\n") for name in ("src", "tgt"))
+    for row in (0, 5):
+        sample = f"{sources[row]}\nreference:   {references[row]}\ntranslation: {few.translations[row]}\n"
+        assert sample in validator.format_samples(few.translations)
+    for name, lines in (("src", sources), ("tgt", references)):
         (corpus / f"dev.{name}").write_text("".join(lines[row] + "\n" for row in (0, 2, 5)))
     data = trained(corpus, "few", max_duration=["1 update"])
-    alone, result = validate(run, data=data, validation=every(metric="chrf"))
+    alone, result = validate(run, prepared=load_prepared(data.folder), validation=every(metric="chrf"))
     assert result.scores == pytest.approx(few.scores)
     assert alone.digest == validator.digest
 
@@ -258,6 +268,7 @@ def test_the_log_names_the_weights_for_translation(corpus):
     options = {"validation": every(metric="loss"), "max_duration": ["6 updates"]}
     run = trained(corpus, "run", checkpoints={**KEEP, "average": "last"}, **options)
     assert len(run.weights_origin()["checkpoints"]) == 3
+    assert validate(run)[1].scores == pytest.approx(run.weights_origin()["scores"])
     trained(corpus, "run", resume=True, checkpoints=KEEP, **options)
     (best,) = run.weights_origin()["checkpoints"]
     assert_same(load_tensors(run.weights_path), load_tensors(run.folder / "checkpoints" / best / "model.safetensors"))
