@@ -38,7 +38,9 @@ def load(folder: Path, *overrides: str) -> ExperimentConfig:
 
 def changes(folder: Path, after: ExperimentConfig) -> list[str]:
     """The parts that differ from those of the run of `load(folder)`."""
-    return changed_parts(run_of(load(folder)), ExperimentFingerprints().fingerprint(after))
+    fingerprints, before = ExperimentFingerprints(), load(folder)
+    fingerprints.fingerprint(before)  # of which nothing may count for the other
+    return changed_parts(run_of(before), fingerprints.fingerprint(after))
 
 
 def run_of(experiment: ExperimentConfig) -> TrialRun:
