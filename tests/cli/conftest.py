@@ -114,6 +114,16 @@ def mistake(invoke: Invoke) -> Callable[..., str]:
     return run
 
 
+@pytest.fixture
+def failing_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings of sweeps end with an error at once."""
+    script = tmp_path / "script"
+    fail = 'case "$*" in *sweep.worker*) echo error: no space; exit 2; esac'
+    script.write_text(f'#!/bin/sh\n{fail}\nexec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
 @dataclass(frozen=True)
 class Toy:
     """A folder with a config, its text, and the run that `train` made of it."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.experiment import load_config
+from seq2attn.sweep.record import ExperimentFingerprints
 from tests.cli.conftest import CONFIG, WORDS, Invoke, write_toy
 from tests.small_bert import make_bert
 
@@ -36,6 +38,18 @@ def test_a_run_translates_when_the_checkpoint_is_gone(invoke: Invoke, home: Path
     assert invoke("translate", "runs/toy", "rot haus", "blau " * 99, "").out.count("\n") == 3
     resumed = invoke("train", "runs/toy/config.yaml", "--resume", "--set", "training.max_duration=[15 updates]")
     assert "validation at update 15" in resumed.err
+
+
+def test_its_weights_count_in_a_sweep_and_not_their_place(home: Path) -> None:
+    config, moved = home / "toy.yaml", home / "moved"
+    overrides = [f"{key}.path={moved}" for key in ("tokenizer.source", "model.encoder")]
+    before = ExperimentFingerprints().fingerprint(load_config(config))
+    shutil.copytree(home / "bert", moved)
+    experiment = load_config(config, overrides)
+    assert ExperimentFingerprints().fingerprint(experiment) == before
+    (moved / "model.safetensors").write_bytes(b"other weights")
+    after = ExperimentFingerprints().fingerprint(experiment)
+    assert [part for part in before if after[part] != before[part]] == ["input files"]
 
 
 def remove(*names: str) -> Callable[[Path], object]:

@@ -192,6 +192,15 @@ def test_a_further_seed_is_added_and_changes_are_told(
     assert "- Set on the command line: `figures=[]`.\n" in done.out and "`seeds=" not in done.out
 
 
+def test_changed_trainings_are_repeated_by_request(invoke: Invoke, tmp_path: Path, failing_trainings: None) -> None:
+    home(tmp_path)
+    command = "reproduce", "toy", "--seeds", "1", "--set", "trials=[{model: luong}]", "--set", "figures=[]"
+    changed = *command, "--set", "changes.model.encoder.dim=8"
+    invoke(*command, code=1)
+    assert "luong seed 1 (model); repeat them by --redo" in invoke(*changed, code=2).err
+    assert "luong seed 1: training again, changed: model" in invoke(*changed, "--redo", code=1).err
+
+
 def test_a_corpus_is_copied_from_a_mirror_or_is_named(invoke: Invoke, tmp_path: Path) -> None:
     home(tmp_path, RECIPE.replace("metric:", "corpus: multi30k-lc-tok\nmetric:"))
     error = invoke("reproduce", "toy", "--mirror", "mirror", code=2).err

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,15 +71,6 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return folder, invoke_in(folder, "sweep", "sweep.yaml")
 
 
-@pytest.fixture
-def failing_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "script"
-    fail = 'case "$*" in *sweep.worker*) echo error: no space; exit 2; esac'
-    script.write_text(f'#!/bin/sh\n{fail}\nexec {sys.executable} "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
-
-
 def test_a_sweep(swept: tuple[Path, Done]) -> None:
     folder, done = swept
     assert sorted(results(folder)) == ["fixed/seed-1", "luong/seed-1"]
@@ -112,6 +102,8 @@ def test_a_run_equals_those_of_train_and_evaluate(swept: tuple[Path, Done], invo
         assert scores == record["sets"][name]["scores"]
         assert [score["name"] for score in scores] == ["BLEU", "exact match", "paper_bleu"]
         assert all("|case:lc|" in score["signature"] for score in scores)
+    lines = map(json.loads, (run / "metrics.jsonl").read_text("utf-8").splitlines())
+    assert all("|case:lc|" in line["signature"] for line in lines if line["kind"] == "validation")
     invoke("train", run / "config.yaml", "--set", "run_dir=own")
     assert_same(load_tensors(tmp_path / "own/model.safetensors"), load_tensors(run / "model.safetensors"))
 

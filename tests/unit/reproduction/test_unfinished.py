@@ -29,17 +29,21 @@ def test_gains_are_over_the_seeds_of_both(
     recipe = load_recipe("configs/reproduce/toy.yaml", ["figures=[]"])
     experiment = recipe.plan.baseline.experiment
     tests = read_sets(experiment.data.test, experiment.evaluation)
-    summary = TrainingSummary(9, 1.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
+    summary = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
     for run in recipe.plan.runs:
         if (key := (run.trial.name, run.seed)) in finished:
             run.folder.mkdir(parents=True)
             write_record(run.folder, RunRecord(summary, {one.name: result_of(one, WRONG[key]) for one in tests}))
     scores = {(one.trial, one.test_set): one for one in reproduced_scores(recipe, read_records(recipe.plan))}
     fixed, luong = scores["fixed", "mixed"], scores["luong", "mixed"]
+    assert luong.published_gain == pytest.approx(0.5)
     assert luong.gain == pytest.approx(luong.by_seed[2] - fixed.by_seed[2]) and luong.gain > 0
     assert fixed.gain is None and [*fixed.by_seed] == [seed for trial, seed in finished if trial == "fixed"]
     ours = "mean ± standard deviation (n - 1) over the finished seeds" if len(finished) == 3 else "one seed"
-    assert f"Ours: {ours}." in write_report(recipe)
+    missing = ", ".join(str(run) for run in recipe.plan.runs if (run.trial.name, run.seed) not in finished)
+    hours, report = f"{1.5 * len(finished):.1f} hours of training", write_report(recipe)
+    for note in (f"Ours: {ours}.", hours, f"Not finished: {missing}.", "Set on the command line: `figures=[]`."):
+        assert note in report
 
 
 def test_without_a_finished_training_there_is_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,8 @@ def test_trials_until_memory_is_full_are_in_the_precision_of_the_training(tmp_pa
 
 
 def test_an_epoch_has_the_minimum_number_of_updates(tmp_path):
-    tokens, _ = fit(tmp_path, 50_000, max_rows=10**6)
-    assert 0.8 * 50_000 * 8 / MIN_UPDATES < tokens <= 50_000 * 8 / MIN_UPDATES
+    for batches in (2, 1):
+        tokens, _ = fit(tmp_path, 50_000, {"batch": {"gradient_accumulation": batches}}, max_rows=10**6)
+        assert 0.8 * 50_000 * 8 / MIN_UPDATES < batches * tokens <= 50_000 * 8 / MIN_UPDATES
     assert fit(tmp_path, 5_000, repeat=10, max_rows=10**6)[0] == tokens
     assert fit(tmp_path, 100)[0] == MIN_TOKENS
