@@ -110,15 +110,18 @@ def test_the_digest_is_of_sentences_and_settings_of_scores(run):
     assert validate(run, validation=every(metric="chrf", max_sentences=3))[0].digest != digest
 
 
-def test_the_references_limit_translations_without_eos(run):
+def test_the_references_limit_translations_without_eos_which_begin_with_the_prefix(run):
     model = run.load_model()[0]
     with torch.no_grad():
         model.output_projection.bias[2:4] = -1e4  # no EOS
-    validator, result = validate(run, model, validation=every(metric="bleu"))
-    target = validator.prepared.target
+    prepared = load_prepared(run.folder)
+    target = prepared.target
+    target.line_prefix = (*target.encode("be"),)
+    _, result = validate(run, model, prepared=prepared, validation=every(metric="bleu"))
     tokens = max(len(target.encode(text)) for text in result.translations.values())
-    longest = max(len(target.encode(line)) for line in validator.prepared.dev_references[0])
+    longest = max(len(target.encode(line)) for line in prepared.dev_references[0])
     assert tokens == longest + longest // 2 + 10 < 7 * 3 + 10
+    assert all(text.startswith("be ") for text in result.translations.values())
 
 
 def checkpoint(update, digest="a", **scores):
@@ -212,6 +215,7 @@ def test_after_a_change_of_scores_and_back_the_best_by_the_current_ones_translat
         best = max(comparable, key=lambda c: sign * c.train_state.scores[measure["metric"]])
         origin = run.weights_origin()
         assert (origin["checkpoints"], origin["metric"]) == ([best.folder.name], measure["metric"])
+        assert origin["scores"] == best.train_state.scores
         assert_same(load_tensors(run.weights_path), load_tensors(best.model_path))
         published.append(best.train_state.update)
     assert published[0] != published[1]
@@ -221,8 +225,8 @@ def test_after_a_change_of_scores_and_back_the_best_by_the_current_ones_translat
 @pytest.mark.parametrize(
     ("first", "patience", "last", "rates"),
     [
-        # Updates 2 and 4 have no chrF: 6 is the first and the best; 8, 10 and 12 are no better, and 10 is a plateau.
-        ("loss", 3, 12, [1e-12] * 10 + [1e-13] * 2),
+        # Updates 2 and 4 have no chrF: 6 is the first and the best; others are no better, and 10 and 14 are plateaus.
+        ("loss", 5, 16, [1e-12] * 10 + [1e-13] * 4 + [1e-14] * 2),
         # Update 4 had no better BLEU; 6 is the first without a better chrF, and 8 the second.
         ("bleu", 2, 8, [1e-12] * 8),
     ],

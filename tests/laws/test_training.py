@@ -109,6 +109,7 @@ def test_the_best_checkpoints_are_kept_and_translate(corpus):
     run = trained(corpus, "run", validation=validation, checkpoints=checkpoints, **options)
     by_update = {line["update"]: line["loss"] for line in metrics(run, "validation")}
     assert len(by_update) == 10
+    assert all(f"validation at update {number}: loss {loss:.3f}" in log_of(run) for number, loss in by_update.items())
     ranked = sorted(by_update, key=by_update.get)
     assert ranked != sorted(by_update)
     kept = {checkpoint.train_state.update: checkpoint for checkpoint in list_checkpoints(run.folder)}
