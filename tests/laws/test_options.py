@@ -3,8 +3,12 @@
 import math
 import re
 import sys
+from contextlib import suppress
 from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,6 +20,7 @@ from torch import nn
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.data.prepare import load_prepared
+from seq2attn.errors import ConfigError
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.layers import Dropout, LayerDrop
 from seq2attn.search.config import SearchConfig
@@ -31,7 +36,7 @@ from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer, derive_seed
 from seq2attn.training.validation import Validator
-from tests.laws.parts import DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, model
+from tests.laws.parts import ALIGNS, BATCH, DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, SCORES, config, model
 from tests.laws.small import (
     BAHDANAU,
     BPE_DROPOUT,
@@ -258,6 +263,55 @@ def test_pretrained_vectors_are_those_of_the_vocabulary_of_their_side(corpus):
         assert f"{side} vectors: pretrained vectors for {len(words)} of {size} tokens" in log_of(run)
 
 
+def traits(fields):
+    """The weights of a model, its output, and its gradients in training, one after the other."""
+    torch.manual_seed(0)
+    net = build_model(ModelConfig.model_validate(fields), 11, 11)
+    yield from net.state_dict().values()
+    yield net.eval()(BATCH.source, BATCH.source_mask, BATCH.target).hidden
+    torch.manual_seed(0)
+    TrainingLoss(net.train())(BATCH).loss.backward()
+    yield from (parameter.grad for parameter in net.parameters())
+
+
+def other_values(field, value):
+    """Other values of an option, of which a config may refuse some."""
+    if value is None:
+        return [1, 2, 0.5]
+    values = get_args(field.annotation) if isinstance(value, str) else [value + 1, value + 2, 2 * value, value / 2]
+    return [not value] if isinstance(value, bool) else [one for one in (*values, 0.5) if one != value]
+
+
+COMPONENTS = [
+    ("embeddings", "gru", "luong"),
+    *[("encoder", name, "luong") for name in ENCODERS if name not in ("gru-forward", "lstm", *OWN_EMBEDDINGS)],
+    *[("decoder", "gru", name) for name in ("luong", "transformer-rotary", "ssru", "convolutional", "fixed-gru")],
+    *[
+        ("decoder.attention.score", "gru", "luong", name)
+        for name in {one["kind"]: name for name, one in SCORES.items()}.values()
+    ],
+    *[("decoder.attention.align", "gru", "luong", "multi-head", name) for name in ALIGNS],
+]
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=".".join)
+def test_every_option_changes_the_model_or_its_training(component):
+    """One without an effect beside the others is refused."""
+    place, *parts = component
+    whole = config(*parts)
+    part, fields = reduce(getattr, place.split("."), whole), whole.model_dump()
+    section, before = reduce(getitem, place.split("."), fields), list(traits(fields))
+    for name, value in list(section.items()):
+        is_option = isinstance(value, int | float | str | None) and not re.search("kind|vectors", name)
+        for other in other_values(type(part).model_fields[name], value) if is_option else ():
+            section[name] = other
+            pairs = zip(traits(fields), before, strict=False)
+            with suppress(ValueError, ConfigError):
+                assert any(x.shape != y.shape or x.ne(y).any() for x, y in pairs), name
+                break
+        section[name] = value
+
+
 def dropouts(net):
     for name, module in net.named_modules():
         if isinstance(module, Dropout | LayerDrop):
@@ -280,10 +334,12 @@ def test_every_dropout_has_the_probability_of_its_component(encoder, decoder):
         if part["kind"] in ("transformer", "ssru"):
             part["activation_dropout"] = part["dropout"] + 0.125
             part["layer_dropout"] = part["dropout"] + 0.25
+            part["norm_type"] = "rmsnorm"
     if parts["decoder"]["kind"] != "fixed-context":
         parts["decoder"]["attention"] = {"score": {"kind": "multi-head", "heads": 4}, "dropout": 0.125}
     embeddings = {"dim": 16, "dropout": 0.5, "word_dropout": 0.0625}
     model = build_model(ModelConfig.model_validate({"embeddings": embeddings, **parts}), 11, 13)
+    assert not any(isinstance(module, nn.LayerNorm) for module in model.modules())  # as every norm has its type
     modules = list(dropouts(model))
     for name, p in modules:
         side = name.split(".")[0]

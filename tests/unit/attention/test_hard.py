@@ -5,7 +5,7 @@ import torch
 
 from seq2attn.attention.alignment import masked_softmax
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.hard import GumbelAlignment, ReinforceAlignment
+from seq2attn.attention.hard import GumbelAlignment, ReinforceAlignment, ReinforceAlignmentConfig
 from seq2attn.data.collate import collate
 from seq2attn.training.loss import TrainingLoss, reinforce_loss, update_baseline
 from tests.laws.parts import calm, model
@@ -66,7 +66,7 @@ def test_the_baseline_is_a_moving_average():
 
 def test_a_share_of_the_queries_has_the_expected_weights():
     torch.manual_seed(0)
-    align = ReinforceAlignment(0.5, 0.3).train()
+    align = ReinforceAlignmentConfig(kind="hard-reinforce", weight=0.5, expected_share=0.3).build(1).train()
     scores = SCORES.expand(2000, 1, 1, -1)
     weights = align(scores, MASK, INFO)
     expected = masked_softmax(SCORES, MASK)
