@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from seq2attn.decoders.fixed_context import FixedContextDecoder, FixedContextDecoderConfig
+from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.nn.rnn.stacked import Bridge, InputFedRNN, stack_layer_states, unstack_layer_states
 from tests.laws.parts import OWN_EMBEDDINGS, PAIRS, model, rand, shuffled
@@ -77,6 +79,9 @@ def test_the_bridge_projects_the_top_layer_for_each_layer(encoder_parts, kind):
             rows = slice(layer * DIM, (layer + 1) * DIM)
             expected = torch.tanh(top @ projection.weight[rows].T + projection.bias[rows])
             torch.testing.assert_close(part[:, layer], expected)
+    decoder = FixedContextDecoder(FixedContextDecoderConfig(kind="fixed-context", cell=kind, dim=DIM), TOKEN, final_dim)
+    (memory,), _ = decoder.double().init_state(EncoderOutput(final[0], final[0], final[0], final))
+    torch.testing.assert_close(memory.values[:, 0, 0], final[0][:, -1])
 
 
 def assert_glorot(weight, gates=1):
