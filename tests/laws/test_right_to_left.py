@@ -29,6 +29,7 @@ def test_ids_are_reversed_and_text_is_not(tokenizer, tmp_path):
     for line in (*TEXT[:9], "", "red red 語 xyz, red", ODD):
         ids = tokenizer.encode(line)
         assert loaded.encode(line) == ids[::-1]
+        assert loaded.encode_phrase(line) == tokenizer.encode_phrase(line)[::-1]
         assert loaded.decode(loaded.encode(line)) == tokenizer.decode(ids)
         assert loaded.word_ids(ids[::-1]) == tokenizer.word_ids(ids)[::-1]
         assert loaded.convert_ids_to_tokens(ids) == tokenizer.convert_ids_to_tokens(ids)

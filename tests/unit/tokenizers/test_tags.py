@@ -40,6 +40,7 @@ def tokenizer(request: pytest.FixtureRequest) -> TaggedTokenizer:
 def test_tags_are_the_last_entries_of_the_vocabulary(tokenizer: TaggedTokenizer) -> None:
     plain = tokenizer.tokenizer
     assert tokenizer.vocabulary.tokens == (*plain.vocabulary.tokens, "<2en>", "<News.1>")
+    assert tokenizer.is_stochastic == plain.is_stochastic
     for line in LINES:
         for tag, id in (("2en", len(plain.vocabulary)), ("News.1", len(plain.vocabulary) + 1)):
             assert tokenizer.encode(add_tag(line, tag)) == [id, *plain.encode(line)]
@@ -135,4 +136,4 @@ def test_languages_are_those_of_the_given_model(tmp_path: Path) -> None:
     tags = [tokenizer.vocabulary.id(tag) for tag in ("<2en>", ">>fra<<")]
     assert french.encode("<2en> Das Haus") == [*tags, *plain.encode("Das Haus")[1:]]
     assert tokenizer.encode("<2en> Das Haus")[1:] == plain.encode("Das Haus")
-    assert french.line_prefix == (tags[1],) and french.config == plain.with_language("fra").config
+    assert french.line_prefix == (tags[1],) and french.config == plain.config.model_copy(update={"tag": ">>fra<<"})

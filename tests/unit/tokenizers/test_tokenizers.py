@@ -41,7 +41,7 @@ CONFIGS: dict[str, TokenizerConfig] = {
 TRAINED = {name: config.train(TEXT) for name, config in CONFIGS.items()}
 STOCHASTIC = {
     "bpe": BPETokenizerConfig(vocab_size=400, dropout=0.2).train(TEXT),
-    "unigram": UnigramTokenizerConfig(vocab_size=320, alpha=0.2).train(TEXT),
+    "unigram": UnigramTokenizerConfig(vocab_size=320, alpha=0.2, lowercase=True).train(TEXT),
 }
 BPE, WORD = {"kind": "bpe"}, {"kind": "words"}
 
@@ -135,6 +135,14 @@ def test_training_is_reproducible_and_sampling_without_chance_is_encoding(name: 
     assert TRAINED[name].sample(TEXT[:9], seed=3) == [TRAINED[name].encode(line) for line in TEXT[:9]]
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_each_option_changes_the_vocabulary(name: str) -> None:
+    subwords = {"lowercase": True}, {"vocab_size": 290}, {"character_coverage": 0.98}
+    others = {"lowercase": True}, {"vocab_size": 12}, {"min_frequency": 299}
+    for option in subwords if name in STOCHASTIC else others:
+        assert CONFIGS[name].model_copy(update=option).train(TEXT).vocabulary != TRAINED[name].vocabulary, option
+
+
 @pytest.mark.parametrize("name", STOCHASTIC)
 def test_samples_are_a_function_of_lines_and_seed(name: str) -> None:
     tokenizer = STOCHASTIC[name]
@@ -143,7 +151,7 @@ def test_samples_are_a_function_of_lines_and_seed(name: str) -> None:
     tokenizer.sample(TEXT[:7], seed=2)
     assert tokenizer.sample(TEXT, seed=1) == first != tokenizer.sample(TEXT, seed=2)
     assert first != [tokenizer.encode(line) for line in TEXT]
-    assert [tokenizer.decode(ids) for ids in first] == TEXT
+    assert [tokenizer.decode(ids) for ids in first] == [tokenizer.config.normalize(line) for line in TEXT]
 
 
 @pytest.mark.parametrize(
