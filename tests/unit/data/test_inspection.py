@@ -74,15 +74,17 @@ def normalized(line: str) -> str:
 @pytest.mark.parametrize(("seed", "count"), [(1, 1200), (2, 77)])
 def test_statistics_equal_a_simple_recount(seed: int, count: int) -> None:
     pairs = pairs_with_defects(seed, count)
-    report = inspect_pairs(pairs, WORDS, WORDS, hashes(pairs[: count // 3]))
+    tokenizers = WORDS, CHARACTERS
+    report = inspect_pairs(pairs, *tokenizers, hashes(pairs[: count // 3]))
     same = [(normalized(source), normalized(target)) for source, target in pairs]
     assert report.num_pairs == count
     assert report.num_duplicates == count - len(set(same))
     assert report.num_empty == sum(not a and not b for a, b in same)
     assert report.num_one_sided == sum(bool(a) != bool(b) for a, b in same)
     assert report.num_in_train == sum(pair in set(same[: count // 3]) for pair in same)
-    for side, lines in zip((report.source, report.target), zip(*pairs, strict=True), strict=True):
-        tokens = [WORDS.convert_ids_to_tokens(WORDS.encode(line)) for line in lines]
+    sides = report.source, report.target
+    for side, tokenizer, lines in zip(sides, tokenizers, zip(*pairs, strict=True), strict=True):
+        tokens = [tokenizer.convert_ids_to_tokens(tokenizer.encode(line)) for line in lines]
         lengths = [len(line) for line in tokens]
         assert (side.num_tokens, side.num_unknown) == (sum(lengths), sum(line.count("<unk>") for line in tokens))
         quantiles = {"median": 0.5, "95 %": 0.95, "99 %": 0.99, "longest": 1}
@@ -131,8 +133,9 @@ class TestTextStyle:
 
     def test_case_does_not_count_if_the_tokenizer_ignores_it(self) -> None:
         lower = WordTokenizerConfig(lowercase=True).train([source for source, _ in PHRASES])
-        reports = [inspect_pairs(PHRASES[:100], one, one) for one in (lower, CHARACTERS)]
-        assert [one.source.style.num_upper > 0 for one in reports] == [False, True]
+        reports = [inspect_pairs(PHRASES[:100], *sides) for sides in ((lower, CHARACTERS), (CHARACTERS, lower))]
+        cased = [[side.style.num_upper > 0 for side in (one.source, one.target)] for one in reports]
+        assert cased == [[False, True], [True, False]]
         small = [(source.lower(), target.lower()) for source, target in PHRASES[:100]]
         assert inspect_pairs(small, CHARACTERS, CHARACTERS).source.style.num_cased > 0
 

@@ -16,6 +16,7 @@ from seq2attn.errors import DataError, RunError
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
+from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.unit.data.corpora import write_corpus
 
@@ -66,6 +67,9 @@ def test_the_run_with_the_tokenizers_is_gone(tmp_path: Path, data: DataConfig) -
     prepare(data, SEPARATE, tmp_path / "first", print)
     text = TokenizersConfig.model_validate({"run_dir": tmp_path / "first"})
     prepare(data, text, tmp_path / "run", print)
+    new = write_corpus(tmp_path, "new", [(source, f"{target} ß") for source, target in TRAIN])
+    prepare(data.model_copy(update={"train": (new,)}), SEPARATE, tmp_path / "first", print)
+    assert prepare(data, text, tmp_path / "run", print).target.encode("ß") != [UNK]  # only a target has changed
     (tmp_path / "first").rename(tmp_path / "moved")
     with pytest.raises(DataError, match=r"first: there is no such run; `tokenizer\.run_dir` needs it"):
         prepare(data, text, tmp_path / "run", print)
@@ -147,6 +151,13 @@ def test_options_of_given_tokenizers_count_and_their_paths_do_not() -> None:
     assert len({of(), of(special_tokens=("de",)), of(special_tokens=("fr",)), of(tag="de"), of(digest="1")}) == 5
 
 
+def test_the_tokenizer_of_each_side_counts() -> None:
+    kinds = WordTokenizerConfig(), CharacterTokenizerConfig()
+    texts = [TokenizersConfig(source=source, target=target) for source in kinds for target in kinds]
+    texts += [TokenizersConfig(joint=one) for one in kinds]
+    assert len({fingerprint((), FiltersConfig(), text) for text in texts}) == len(texts)
+
+
 def test_tokenizers_can_be_kept(tmp_path: Path, data: DataConfig) -> None:
     first = prepare(data, JOINT, tmp_path / "run", print)
     other = data.model_copy(update={"train": (write_corpus(tmp_path, "other", [("brand new text", "ANOTHER ONE")]),)})
@@ -159,8 +170,11 @@ def test_tokenizers_can_be_kept(tmp_path: Path, data: DataConfig) -> None:
     assert third.source.vocabulary != first.source.vocabulary
 
 
-def test_segmentation_of_epochs_depends_on_seed_and_epoch(tmp_path: Path, data: DataConfig) -> None:
-    prepared = prepare(data, STOCHASTIC, tmp_path / "run", print)
+@pytest.mark.parametrize("text", [STOCHASTIC, TokenizersConfig(source=STOCHASTIC.target, target=STOCHASTIC.source)])
+def test_segmentation_of_epochs_depends_on_seed_and_epoch(
+    tmp_path: Path, data: DataConfig, text: TokenizersConfig
+) -> None:
+    prepared = prepare(data, text, tmp_path / "run", print)
     train = prepared.train
     hashes = {at: train.epoch_corpus(*at).hash for at in ((1, 0), (1, 1), (2, 0))}
     assert len({*hashes.values(), train.corpus.hash}) == 4

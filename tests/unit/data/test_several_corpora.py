@@ -18,6 +18,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.laws.small import content
 from tests.small_bert import make_bert
@@ -81,6 +82,7 @@ def test_each_pair_is_in_an_epoch_as_often_as_configured(tmp_path: Path, text: T
         assert len(words) == 20 + 33 + 25 + 9
         samples.append(sorted(word for word in words if word[0] in "de"))
     assert samples[0] != samples[1]
+    assert prepared.train.rows(1, 0).tolist() != prepared.train.rows(2, 0).tolist()
 
 
 def test_duplicates_in_earlier_corpora(tmp_path: Path) -> None:
@@ -119,6 +121,7 @@ def test_the_log_has_lines_by_corpus(tmp_path: Path) -> None:
     assert report.train.num_pairs == 26
     assert prepared.dev_sources[0].startswith("<news> b0")
     assert isinstance(prepared.source, TaggedTokenizer) and not prepared.source.required  # `b` has no tag
+    assert prepared.source.tokenizer.encode("news") == [UNK]  # no tokenizer is trained on tags
 
 
 @pytest.mark.parametrize("text", [WORDS, STOCHASTIC])

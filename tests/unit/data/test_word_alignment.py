@@ -114,7 +114,9 @@ def data(tmp_path: Path) -> DataConfig:
         pairs.append((" ".join(words), " ".join(words[::-1]) if number % 5 else ""))
         linked = [(len(words) - 1 - place, place) for place in range(len(words)) if random.random() < 0.8]
         linked += [(0, place) for place in range(len(words)) if random.random() < 0.3]
-        links.append(" ".join(f"{source}-{target}" for source, target in linked if number % 5))
+        marks = random.choices("-?", weights=(4, 1), k=len(linked))  # some are only possible
+        linked = [f"{source}{mark}{target}" for (source, target), mark in zip(linked, marks, strict=True)]
+        links.append(" ".join(linked if number % 5 else []))
     train = write_corpus(tmp_path, "train", pairs, links)
     return DataConfig(train=train, dev=train.model_copy(update={"alignment": None}))
 
