@@ -1,28 +1,20 @@
 """Laws of wiring: each option of a config reaches its component, and no other."""
 
 import math
-import re
 import sys
-from contextlib import suppress
 from copy import deepcopy
-from functools import reduce
-from operator import getitem
 from types import SimpleNamespace
-from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from pydantic import TypeAdapter
-from torch import nn
 
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.data.prepare import load_prepared
-from seq2attn.errors import ConfigError
 from seq2attn.models import ModelConfig, build_model
-from seq2attn.nn.layers import Dropout, LayerDrop
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -36,7 +28,7 @@ from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer, derive_seed
 from seq2attn.training.validation import Validator
-from tests.laws.parts import ALIGNS, BATCH, DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, SCORES, config, model
+from tests.laws.parts import model
 from tests.laws.small import (
     BAHDANAU,
     BPE_DROPOUT,
@@ -261,110 +253,3 @@ def test_pretrained_vectors_are_those_of_the_vocabulary_of_their_side(corpus):
         others = torch.tensor(sorted({*range(size)} - {*ids}))
         assert len({*ids}) == len(words) and embedding(others).std() > 0.5  # initialized with a variance of one
         assert f"{side} vectors: pretrained vectors for {len(words)} of {size} tokens" in log_of(run)
-
-
-def traits(fields):
-    """The weights of a model, its output, and its gradients in training, one after the other."""
-    torch.manual_seed(0)
-    net = build_model(ModelConfig.model_validate(fields), 11, 11)
-    yield from net.state_dict().values()
-    yield net.eval()(BATCH.source, BATCH.source_mask, BATCH.target).hidden
-    torch.manual_seed(0)
-    TrainingLoss(net.train())(BATCH).loss.backward()
-    yield from (parameter.grad for parameter in net.parameters())
-
-
-def other_values(field, value):
-    """Other values of an option, of which a config may refuse some."""
-    if value is None:
-        return [1, 2, 0.5]
-    values = get_args(field.annotation) if isinstance(value, str) else [value + 1, value + 2, 2 * value, value / 2]
-    return [not value] if isinstance(value, bool) else [one for one in (*values, 0.5) if one != value]
-
-
-COMPONENTS = [
-    ("embeddings", "gru", "luong"),
-    *[("encoder", name, "luong") for name in ENCODERS if name not in ("gru-forward", "lstm", *OWN_EMBEDDINGS)],
-    *[("decoder", "gru", name) for name in ("luong", "transformer-rotary", "ssru", "convolutional", "fixed-gru")],
-    *[
-        ("decoder.attention.score", "gru", "luong", name)
-        for name in {one["kind"]: name for name, one in SCORES.items()}.values()
-    ],
-    *[("decoder.attention.align", "gru", "luong", "multi-head", name) for name in ALIGNS],
-]
-
-
-@pytest.mark.parametrize("component", COMPONENTS, ids=".".join)
-def test_every_option_changes_the_model_or_its_training(component):
-    """One without an effect beside the others is refused."""
-    place, *parts = component
-    whole = config(*parts)
-    part, fields = reduce(getattr, place.split("."), whole), whole.model_dump()
-    section, before = reduce(getitem, place.split("."), fields), list(traits(fields))
-    for name, value in list(section.items()):
-        is_option = isinstance(value, int | float | str | None) and not re.search("kind|vectors", name)
-        for other in other_values(type(part).model_fields[name], value) if is_option else ():
-            section[name] = other
-            pairs = zip(traits(fields), before, strict=False)
-            with suppress(ValueError, ConfigError):
-                assert any(x.shape != y.shape or x.ne(y).any() for x, y in pairs), name
-                break
-        section[name] = value
-
-
-def dropouts(net):
-    for name, module in net.named_modules():
-        if isinstance(module, Dropout | LayerDrop):
-            yield name, module.p
-        elif isinstance(module, nn.RNNBase) and module.num_layers > 1:
-            yield name, module.dropout
-
-
-PAIRS = [(encoder, "luong") for encoder in ENCODERS if encoder not in OWN_EMBEDDINGS]
-PAIRS += [("gru", decoder) for decoder in (*DECODERS, *FIXED)]
-
-
-@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
-def test_every_dropout_has_the_probability_of_its_component(encoder, decoder):
-    parts = {"encoder": dict(ENCODERS[encoder]), "decoder": dict({**DECODERS, **FIXED}[decoder])}
-    parts["encoder"]["dropout"], parts["decoder"]["dropout"] = 0.25, 0.375
-    for part in parts.values():
-        if part["kind"] == "transformer":
-            part["attention_dropout"] = part["dropout"] + 0.5
-        if part["kind"] in ("transformer", "ssru"):
-            part["activation_dropout"] = part["dropout"] + 0.125
-            part["layer_dropout"] = part["dropout"] + 0.25
-            part["norm_type"] = "rmsnorm"
-    if parts["decoder"]["kind"] != "fixed-context":
-        parts["decoder"]["attention"] = {"score": {"kind": "multi-head", "heads": 4}, "dropout": 0.125}
-    embeddings = {"dim": 16, "dropout": 0.5, "word_dropout": 0.0625}
-    model = build_model(ModelConfig.model_validate({"embeddings": embeddings, **parts}), 11, 13)
-    assert not any(isinstance(module, nn.LayerNorm) for module in model.modules())  # as every norm has its type
-    modules = list(dropouts(model))
-    for name, p in modules:
-        side = name.split(".")[0]
-        expected = {"source_embedding": 0.5, "target_embedding": 0.5, "encoder": 0.25, "decoder": 0.375}[side]
-        if re.search(r"(?<!self_)attention\.dropout$", name) and side == "decoder":
-            expected = 0.125
-        elif name.endswith("word_dropout"):
-            expected = 0.0625
-        else:
-            added = {"self_attention": 0.5, "feed_forward": 0.125, "layer_drop": 0.25}
-            last = re.search(r"([a-z_]+)(?:\.dropout)?$", name)
-            expected += added.get(last[1], 0.0) if parts.get(side, {}).get("kind") in ("transformer", "ssru") else 0.0
-        assert p == expected, name
-    sides = {"source_embedding", "target_embedding", "encoder", "decoder"}
-    assert {name.split(".")[0] for name, _ in modules} == sides
-
-
-@pytest.mark.parametrize(("tie", "scaled"), [("none", True), ("output", False), ("all", True)])
-def test_embeddings_are_tied_and_scaled(tie, scaled):
-    config = BAHDANAU | {"embeddings": {"dim": 8, "tie": tie, "scaled": scaled}}
-    sizes = (11, 13) if tie != "all" else (13, 13)
-    model = build_model(ModelConfig.model_validate(config), *sizes).eval()
-    source, target = model.source_embedding, model.target_embedding
-    weights = (source.embedding.weight, target.embedding.weight, model.output_projection.weight)
-    assert [len(weight) for weight in weights] == [*sizes, sizes[1]]
-    assert [weights[0] is weights[1], weights[1] is weights[2]] == [tie == "all", tie != "none"]
-    for side, size in zip((source, target), sizes, strict=True):
-        torch.testing.assert_close(side(torch.arange(size)), side.embedding.weight * (8**0.5 if scaled else 1))
