@@ -130,13 +130,16 @@ def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> N
 )
 def test_an_export_can_be_imported(name: str, tmp_path: Path) -> None:
     tokenizer, changes = MODELS[name]
-    run = make_run(tmp_path, tokenizer, changes)
+    dropouts = {"dropout": 0.2, "attention_dropout": 0.3, "activation_dropout": 0.4}
+    run = make_run(tmp_path, tokenizer, [*changes, *(f"model.encoder.{key}={p}" for key, p in dropouts.items())])
     export_run(run, HuggingFaceTarget(), tmp_path / "hf", verify_with=tmp_path / "lines")
     (tmp_path / "probe").write_text("\n".join(SOURCE), encoding="utf-8")
     import_run(tmp_path / "hf", tmp_path / "again", ImportOptions(), verify_with=tmp_path / "probe")
+    assert RunDirectory(tmp_path / "again").load_config().model.encoder.model_dump(include={*dropouts}) == dropouts
     before, after = (Translator.load(tmp_path / name, "cpu") for name in ("run", "again"))
     assert before.source.vocabulary == after.source.vocabulary
     assert after.search.lengths.max_length == before.search.lengths.max_length
+    assert after.search.lengths.source_language == "de"
     lines = [*SOURCE, "„Wo“ — ‘Boot’…"]  # which Moses' normalization changes
     for one, other in zip(*(one.translate(lines, before.search) for one in (before, after)), strict=True):
         assert (one.tokens, one.text) == (other.tokens, other.text)

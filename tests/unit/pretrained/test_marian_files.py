@@ -67,6 +67,7 @@ def test_a_run_of_an_npz_is_that_of_hugging_face(
     search = both[0].search
     assert isinstance(search, BeamConfig) and (search.beam_size, search.patience) == (3, 1)
     assert search.lengths.alpha == 0.8
+    assert search.lengths.max_length == both[0].data.filters.max_length  # each has as many positions
     assert [one.search.lengths.max_length_ratio for one in both] == [2.0, None]
 
 

@@ -49,6 +49,8 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     assert (translator.search == BeamConfig(kind="beam", beam_size=3, lengths=LENGTHS)) == (
         "target_language" in options
     )
+    layers = [*translator.model.encoder.modules(), *translator.model.decoder.modules()]
+    assert {one.p for one in layers if isinstance(one, torch.nn.Dropout)} == {theirs.config.dropout_rate}
     names = tokenizer.convert_ids_to_tokens(range(len(tokenizer))) + [
         f"<unused{len(tokenizer) + i}>" for i in range(NUM_UNUSED)
     ]
