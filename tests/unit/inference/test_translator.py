@@ -28,10 +28,11 @@ DECODERS = {"fixed": "fixed-gru", "luong": "luong", "transformer": "transformer"
 
 
 def translator(kind: str = "luong", words: Sequence[str] = WORDS) -> Translator:
-    """An untrained translator, whose translations differ between lines."""
+    """An untrained translator, whose translations differ between lines; words have another id in the target."""
     tokenizer = WordTokenizerConfig().train(words)
+    target = WordTokenizerConfig().train(word for number, word in enumerate(sorted(words)) for _ in range(number + 1))
     net = shuffled(model("gru", DECODERS[kind], "multi-head", words=len(tokenizer.vocabulary)))
-    return Translator(net.float(), tokenizer, tokenizer, SEARCH)
+    return Translator(net.float(), tokenizer, target, SEARCH)
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -153,6 +154,7 @@ def test_attention_weights_of_a_given_translation() -> None:
     searched = translation.attention_weights
     assert searched is not None and (forced.source, forced.target) == (searched.source, searched.target)
     assert forced.source.tokens == (*translation.source_tokens, "</s>")
+    assert forced.target.tokens == (*translation.tokens, "</s>")
     np.testing.assert_allclose(forced.cross_attention, translation.cross_attention)
     assert forced.encoder_self_attention is None
     empty = one.attention_weights("", "")
