@@ -210,7 +210,7 @@ def test_filters(tmp_path: Path, data: DataConfig) -> None:
         "kept 0 of 11 pairs; left out: 1 empty, 10 too long; see `data.filters`"
     )
     train = write_corpus(tmp_path, "long", [("one two three four", "ONE"), *PAIRS])
-    balanced = data.model_copy(update={"train": (train,), "filters": FiltersConfig(max_length_ratio=3.5)})
+    balanced = data.model_copy(update={"train": (train,), "filters": FiltersConfig(max_length=4, max_length_ratio=3.5)})
     words = TokenizersConfig(joint=WordTokenizerConfig())
     prepared = prepare(balanced, words, tmp_path / "run", print)
     assert prepared.train.parts[0].report == FilterReport(10, 9, unbalanced=1)
