@@ -102,8 +102,10 @@ def test_a_run_equals_those_of_train_and_evaluate(swept: tuple[Path, Done], invo
         assert scores == record["sets"][name]["scores"]
         assert [score["name"] for score in scores] == ["BLEU", "exact match", "paper_bleu"]
         assert all("|case:lc|" in score["signature"] for score in scores)
-    lines = map(json.loads, (run / "metrics.jsonl").read_text("utf-8").splitlines())
-    assert all("|case:lc|" in line["signature"] for line in lines if line["kind"] == "validation")
+    training, last = record["training"], json.loads((run / "metrics.jsonl").read_text("utf-8").splitlines()[-1])
+    assert last["kind"] == "validation" and "|case:lc|" in last["signature"]
+    assert (training["updates"], training["seconds"]) == (last["update"], last["seconds"])
+    assert round(training["epochs"], 3) == last["epoch"]
     invoke("train", run / "config.yaml", "--set", "run_dir=own")
     assert_same(load_tensors(tmp_path / "own/model.safetensors"), load_tensors(run / "model.safetensors"))
 

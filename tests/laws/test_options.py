@@ -85,12 +85,12 @@ def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
 
 def test_the_learning_rate_follows_epochs_or_updates(corpus):
     options = {"batch": {"tokens": 200}, "report_every": 1}
-    halving = {"kind": "halving", "start_epoch": 1.0}
+    halving = {"kind": "halving", "start_epoch": 1.0, "every_epochs": 0.5}
     run = trained(corpus, "halving", lr_schedule=halving, max_duration=["3 epochs"], **options)
     rates = [line["learning_rate"] for line in metrics(run, "train")]
     epoch = len(rates) // 3
     assert epoch > 1
-    assert rates == pytest.approx([0.01] * epoch + [0.005] * epoch + [0.0025] * epoch)
+    assert rates == pytest.approx([0.01 * 0.5 ** max(0, 2 * n // epoch - 1) for n in range(3 * epoch)])
     noam = {"kind": "noam", "dim": 16, "warmup_updates": 2}
     run = trained(corpus, "noam", lr_schedule=noam, max_duration=["4 updates"], **options)
     for n, line in enumerate(metrics(run, "train"), 1):
