@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.alignment import aligner
 from seq2attn.config.load import load
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.inference.translator import Translator
 from seq2attn.training.train import train
 from tests.cli.conftest import CONFIG, Invoke, toy_pairs, write_lines, write_toy
 from tests.safe.untrained import CONFIG as CONFIG_OF_RUN
@@ -58,7 +60,8 @@ def test_guided_attention_aligns_better(invoke: Invoke, home: Path) -> None:
     assert all("guided_alignment_loss" in record for record in metrics if record["kind"] == "train")
 
 
-def test_one_line_per_pair(invoke: Invoke, home: Path, tmp_path: Path) -> None:
+def test_one_line_per_pair(invoke: Invoke, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aligner, "PAIRS_PER_CHUNK", 4)
     write_lines(tmp_path / "s", ["rot haus", "", "boot", "  ", "alt neu und", "rot"])
     write_lines(tmp_path / "t", ["house red", "red", "", "", "and new old", "red red"])
     arguments = "align", home / "runs/guided", "--source", tmp_path / "s", "--target", tmp_path / "t"
@@ -122,6 +125,15 @@ def test_a_model_without_attention(mistake, tmp_path: Path) -> None:
     run = untrained(tmp_path, CONFIG_OF_RUN.replace("kind: luong", "kind: fixed-context")).folder
     message = mistake("align", run, "--source", tmp_path / "lines.txt", "--target", tmp_path / "lines.txt")
     assert message == f"error: {run}: the model has no attention, so it cannot align words\n"
+
+
+def test_links_are_those_of_the_attention(invoke: Invoke, tmp_path: Path) -> None:
+    run, pair = untrained(tmp_path).folder, ("a few words are not many of which", "there are many words few are not")
+    for name, line in zip("st", pair, strict=True):
+        write_lines(tmp_path / name, [line])
+    weights = Translator.load(run).attention_weights(*pair).cross_attention
+    links = " ".join(f"{source}-{word}" for word, source in enumerate(weights[0, 0, :-1, :-1].argmax(1)))
+    assert invoke("align", run, "--source", "s", "--target", "t").out == links + "\n"
 
 
 def test_a_pair_without_tokens_has_no_links(invoke: Invoke, tmp_path: Path) -> None:

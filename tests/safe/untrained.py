@@ -11,6 +11,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
 
@@ -64,7 +65,8 @@ def untrained(
     run = RunDirectory(folder / "run")
     run.save_config(experiment)
     target = WordTokenizerConfig().train(words)
-    source = TaggedTokenizer(target, tags) if tags else target
+    source: Tokenizer = WordTokenizerConfig().train([*words, *words[5:]])  # so that each word has two ids
+    source = TaggedTokenizer(source, tags) if tags else source
     source.save(run.folder / "source")
     target.save(run.folder / "target")
     torch.manual_seed(1)

@@ -25,7 +25,7 @@ from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, Vocabulary
 from tests.laws.parts import MODERN, T5
 
 SIZE = 24
-VOCABULARY = Vocabulary.from_tokens([f"w{number}" for number in range(SIZE - 4)])
+SOURCE, TARGET = (Vocabulary.from_tokens([f"{side}{number}" for number in range(SIZE - 4)]) for side in "st")
 PART = {"kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32, "dropout": 0.0}
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "pre-norm": {},
@@ -79,8 +79,8 @@ def build(changes: dict[str, dict[str, Any]]) -> tuple[ModelConfig, Seq2Seq]:
 
 def export(config: ModelConfig, model: Seq2Seq, folder: Path, dtype: str = "float32") -> CTranslate2Engine:
     folder.mkdir(exist_ok=True)
-    save_spec(build_spec(config, model, (VOCABULARY, VOCABULARY)), folder, dtype)
-    return CTranslate2Engine(folder, (VOCABULARY, VOCABULARY), torch.device("cpu"), threads=1)
+    save_spec(build_spec(config, model, (SOURCE, TARGET)), folder, dtype)
+    return CTranslate2Engine(folder, (SOURCE, TARGET), torch.device("cpu"), threads=1)
 
 
 def random_ids(count: int, shortest: int, longest: int) -> list[list[int]]:
@@ -172,10 +172,10 @@ def test_all_finished_hypotheses_are_ranked_by_the_length_penalty(tmp_path: Path
     output = exported.translate(SOURCES, search, budget=400, prefixes=prefixes)
     for source, prefix, best in zip(SOURCES, prefixes, output, strict=True):
         (result,) = exported._translator.translate_batch(
-            *([[VOCABULARY.tokens[id] for id in ids]] for ids in (source, prefix)),
+            *([[side.tokens[id] for id in ids]] for side, ids in ((SOURCE, source), (TARGET, prefix))),
             beam_size=3, num_hypotheses=12, patience=4.0, max_decoding_length=12, min_decoding_length=0,
         )  # fmt: skip
-        finished = [tuple(map(VOCABULARY.id, tokens)) for tokens in result.hypotheses]
+        finished = [tuple(map(TARGET.id, tokens)) for tokens in result.hypotheses]
         forced = native.token_log_probs([(source, ids) for ids in finished], budget=400)
         scores = {}
         for ids, log_probs in zip(finished, forced, strict=True):
@@ -247,7 +247,7 @@ def test_quantized_weights_are_smaller_and_nearly_as_exact(tmp_path: Path, dtype
 
 def test_int8_weights_have_7_bits(tmp_path: Path) -> None:
     """The sum of two products with unsigned 8-bit activations fits into 16 bits."""
-    spec = build_spec(*build({}), (VOCABULARY, VOCABULARY))
+    spec = build_spec(*build({}), (SOURCE, TARGET))
     save_spec(spec, tmp_path, "int8")
     variables = spec.variables()
     weights = [variables[name.removesuffix("_scale")].numpy() for name in variables if name.endswith("weight_scale")]

@@ -29,7 +29,7 @@ SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6
 
 def translator(decoder: str, source: Tokenizer, limit: int = 99) -> Translator:
     """An untrained translator with many unknown words."""
-    target = WordTokenizerConfig().train(KNOWN)
+    target = WordTokenizerConfig().train([*KNOWN, "west star"])  # with other ids than the source
     net = spread_logits(model("gru", decoder, "multi-head", words=len(source.vocabulary))).float()
     net.target_embedding = spread_logits(model("gru", decoder, "multi-head")).float().target_embedding
     net.output_projection = torch.nn.Linear(net.decoder.dim, WORDS)
