@@ -79,7 +79,7 @@ def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_p
     scored = ("translate", "run", "--n-best", "2")
     tagged = [invoke(*scored, f">>{language}<< {SOURCE[0]}").out for language in ("eng", "fra")]
     assert [invoke(*scored, SOURCE[0], "--to", language).out for language in ("eng", "fra")] == tagged
-    assert tagged[0] != tagged[1]
+    assert tagged[1] != tagged[0] == invoke(*scored, SOURCE[0], "--to", "eng", "--ensemble", "run").out
     (tmp_path / "lines").write_text(SOURCE[0] + "\n", encoding="utf-8")
     log_probs = []
     for language, expected in zip(("eng", "fra"), tagged, strict=True):
@@ -89,6 +89,9 @@ def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_p
         assert pair["target"] == expected.split("\n")[0].split("\t")[2]
         log_probs.append(pair["log_prob"])
     assert log_probs[0] != log_probs[1]
+    invoke("back-translate", "run", "--target", "lines", "-o", "back", "--to", "eng", code=2)
+    pair = json.loads((tmp_path / "back/translations/0.jsonl").read_text(encoding="utf-8"))
+    assert pair["log_prob"] == log_probs[0]
     assert "another language;" in invoke("distill", "run", "--source", "lines", "-o", "eng", "--to", "fra", code=2).err
     assert "its languages are fra, eng" in invoke("translate", "run", SOURCE[0], "--to", "deu", code=2).err
     invoke("import", "hf", "english", "--to", "eng", "--no-punctuation", "--verify-with", "tagged")

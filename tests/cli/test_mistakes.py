@@ -96,7 +96,11 @@ class TestOptions:
         assert message == "error: --new-dev-set has no effect on a new training; give --resume too\n"
         assert "already contains a training" in mistake("train", toy.config, "--set", f"run_dir={toy.run}")
 
-    @pytest.mark.parametrize("name", ["translate", "evaluate", "score", "align", "align --select-head --gold none"])
+    @pytest.mark.parametrize(
+        "name",
+        ["translate", "evaluate", "score", "align", "align --select-head --gold none", "distill --source a -o b",
+         "back-translate --target a -o b"],
+    )  # fmt: skip
     def test_devices(self, mistake, toy: Toy, name: str) -> None:
         files = ("--source", toy.folder / "text/short.de", "--target", toy.folder / "text/short.en")
         for device in ("foo", "cuda:99", "meta"):

@@ -19,6 +19,7 @@ from tests.safe.untrained import LINES, TRANSFORMER_CONFIG, WORDS, untrained
 SHORT = ("--set", "search.lengths.max_length=2")
 TEXT = "".join(line + "\n" for line in LINES).encode()
 GIVEN = b"a few words\n\nnot many\n"
+CORPORA = {"distill": "--source", "back-translate": "--target"}
 
 
 def test_translate(tmp_path: Path, invoke: Invoke) -> None:
@@ -165,7 +166,9 @@ def test_a_prefix_with_unknown_tokens_is_refused(invoke: Invoke, run: RunDirecto
 
 def test_a_folder_of_an_export_needs_its_engine(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     message = "--export-dir needs --engine ctranslate2 or --engine onnx"
-    for command in (["translate", run.folder, "a"], ["evaluate", run.folder]):
+    corpora = [(name, run.folder, side, "a", "-o", "b") for name, side in CORPORA.items()]
+    for command in (("translate", run.folder, "a"), ("evaluate", run.folder), *corpora):
         assert invoke(*command, "--export-dir", tmp_path, code=2).err == f"error: {message}\n"
+        assert "there is no engine `tensorrt`" in invoke(*command, "--engine", "tensorrt", code=2).err
     with pytest.raises(UserError, match=message):
         load(run.folder, export_dir=tmp_path)

@@ -192,7 +192,8 @@ def test_options_reach_the_translation(invoke: Invoke, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(NativeEngine, "translate", record)
     search = ("--set", "search.lengths.min_length=2")
-    cases = ((), ("--tag", "2en"), ("--ensemble", other), ("--batch-tokens", "77", "--precision", "bfloat16"))
+    batches = ("--batch-tokens", "77", "--precision", "bfloat16")
+    cases = ((), ("--tag", "2en"), ("--ensemble", other), batches, ("--beam", "2"))
     for number, options in enumerate(cases):
         done = invoke("distill", run, "--source", "lines", "-o", f"out-{number}", *search, *options)
         entry = json.loads(done.err.splitlines()[-1].removeprefix("in `data.train`: "))
@@ -200,11 +201,15 @@ def test_options_reach_the_translation(invoke: Invoke, tmp_path: Path, monkeypat
         translated = invoke("translate", run, "-i", "lines", *search, *options).out.splitlines()
         if "--precision" not in options:  # whose results depend on the batches
             assert [text for _, text, _ in read(tmp_path / f"out-{number}")] == [*filter(None, translated)]
+        invoke("back-translate", run, "--target", "lines", "-o", f"back-{number}", *search, *options)
+        assert read(tmp_path / f"back-{number}", "target") == read(tmp_path / f"out-{number}")
         scores.append((tmp_path / f"out-{number}/scores.txt").read_bytes())
-    assert len({*scores}) == len(cases) and budgets.count(77) == 4 + 1
+    assert len({*scores}) == len(cases) and budgets.count(77) == 4 + 1 + 4
+    error = invoke("back-translate", run, "--target", "lines", "-o", "out-0", *search, code=2).err
+    assert "were made with another side;" in error
     for options in cases[1:]:
         error = invoke("distill", run, "--source", "lines", "-o", "out-0", *search, *options, code=2).err
-        expected = {"--tag": "tag", "--ensemble": "model", "--batch-tokens": "engine"}[options[0]]
+        expected = {"--tag": "tag", "--ensemble": "model", "--batch-tokens": "engine", "--beam": "search"}[options[0]]
         assert f"were made with another {expected};" in error
 
 
