@@ -56,9 +56,10 @@ def hypotheses(invoke: Invoke, *arguments: object) -> list[list[dict[str, Any]]]
 @pytest.mark.parametrize("unknown", [False, True])
 def test_a_run_that_reranks_itself_leaves_its_order(invoke: Invoke, tmp_path: Path, unknown: bool) -> None:
     run = untrained(tmp_path) if unknown else without_unknown(untrained(tmp_path))
-    plain = hypotheses(invoke, run.folder)
+    penalty = "--set", "search.lengths.alpha=0.5"  # of both
+    plain = hypotheses(invoke, run.folder, *penalty)
     assert unknown == any("<unk>" in one["text"] for row in plain for one in row)
-    again = hypotheses(invoke, run.folder, "--rerank", f"{run.folder}:0.5")
+    again = hypotheses(invoke, run.folder, "--rerank", f"{run.folder}:0.5", *penalty)
     for before, after in zip(plain, again, strict=True):
         assert [one["text"] for one in before] == [one["text"] for one in after]
         assert [one["score"] for one in after] == pytest.approx([1.5 * one["score"] for one in before], abs=1e-5)

@@ -168,8 +168,9 @@ def test_models_without_attention_have_no_weights() -> None:
 
 def test_search_options_keep_the_lengths() -> None:
     lengths = LengthsConfig(max_length=7)
-    search = SampleConfig(kind="sample", lengths=lengths)
+    search = SampleConfig(kind="sample", temperature=0.5, lengths=lengths)
     assert resolve_search(search, beam=None) is search
+    assert resolve_search(search, beam=None, mbr=9) == search.model_copy(update={"num_samples": 9, "mbr": True})
     assert resolve_search(search, beam=2) == BeamConfig(kind="beam", beam_size=2, lengths=lengths)
     beam, wider = (BeamConfig(kind="beam", beam_size=size, patience=1.0, lengths=lengths) for size in (5, 7))
     assert resolve_search(beam, beam=7) == wider
