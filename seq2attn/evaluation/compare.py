@@ -20,7 +20,7 @@ from sacrebleu.metrics.chrf import CHRF
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepare import TRAIN, text_path
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
-from seq2attn.evaluation.metrics import LengthBucket, PairedScore, SignificanceTest, bleu_by_length, paired_scores
+from seq2attn.evaluation.metrics import LengthBucket, PairedScore, SignificanceTest, paired_scores
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.normalize import segment_words
 from seq2attn.tokenizers.tags import check_tag
@@ -118,17 +118,12 @@ def _compare(
     num_examples: int,
 ) -> SetComparison:
     metrics = test_set.metrics
-    scores = paired_scores(metrics, translations, test_set.references, metrics.names, test)
-    lengths = {
-        run: bleu_by_length(metrics, test_set.untagged_sources, lines, test_set.references)
-        for run, lines in translations.items()
-    }
     return SetComparison(
         name=test_set.name,
         sentences=len(test_set.pairs),
         settings=settings,
-        scores=scores,
-        by_length=lengths,
+        scores=paired_scores(metrics, translations, test_set.references, metrics.names, test),
+        by_length={run: test_set.bleu_by_length(lines) for run, lines in translations.items()},
         by_frequency=_by_frequency(test_set, translations, counts) if counts else [],
         examples=_examples(test_set, translations, num_examples),
     )

@@ -61,11 +61,11 @@ class EvaluationSet:
         """The lines to translate."""
         return [source for source, _ in self.pairs]
 
-    @property
-    def untagged_sources(self) -> list[str]:
-        """The lines to translate without the tag, which is no word of theirs."""
+    def bleu_by_length(self, translations: Sequence[str]) -> list[LengthBucket]:
+        """BLEU of translations by the length of the source without its tag, which is no word of it."""
         tag = "" if self.tag is None else f"<{self.tag}> "
-        return [source.removeprefix(tag) for source in self.sources]
+        sources = [source.removeprefix(tag) for source in self.sources]
+        return bleu_by_length(self.metrics, sources, translations, self.references)
 
     @property
     def digests(self) -> Digests:
@@ -187,7 +187,7 @@ def _evaluate(
         digests=test.digests,
         sentences=len(test.pairs),
         scores=tuple(test.metrics.scores(translations, test.references)),
-        by_length=tuple(bleu_by_length(test.metrics, test.untagged_sources, translations, test.references)),
+        by_length=tuple(test.bleu_by_length(translations)),
         seconds=seconds,
         num_tokens=sum(len(translation.tokens) for translation in output),
         translations=translations,

@@ -26,6 +26,8 @@ def folder(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(toy.run, folder / name)
     for name, old, new in (("c", "seed: 1", "seed: 2"), ("b", "max_length: 256", "max_length: 6")):
         edit_config(folder / name, old, new)
+    edit_config(folder / "b", "metrics: null", "metrics: [chrf]")
+    shutil.rmtree(folder / "b/data")  # words are counted in the text of the first
     for name in RUNS:
         invoke_in(folder, "evaluate", name, "--metric", "bleu", "--metric", "chrf", "--metric", "ter")
     return folder
@@ -112,6 +114,8 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
     assert 'dir: "auto"' in page  # sentences from right to left
     assert '"runs":["a","b","c"]' in page and "http" not in page.replace("http-equiv", "")
     markdown = invoke_in(folder, "compare", "a", "b", "--format", "markdown").out
+    (one, *_) = json.loads(invoke_in(folder, "compare", "b", "a", "--format", "json").out)["sets"]
+    assert [*one["scores"]] == ["chrF2"] and one["by_frequency"] == []  # by the metrics and the text of `b`
     for output in (text, page, markdown):  # `b` has another maximum length
         assert "mixed was translated with different settings: `search.lengths` is" in output
         assert "`search.kind`" not in output and "`engine`" not in output
@@ -126,12 +130,14 @@ def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path
     files, runs = ["--source", "source", "--reference", "source"], ["run", "other/run"]
     untrained(tmp_path)
     change_weights(untrained(tmp_path / "other"), lambda model: [one.neg_() for one in model.parameters()])
-    invoke("evaluate", *runs, *files)
+    for _ in range(2):
+        invoke("evaluate", *runs, *files)
+        files = [*files[:4], "--reference", "run/evaluation/source.txt"]  # the translation of the first run
     (tmp_path / "link").symlink_to("page")
     table = invoke("compare", *runs, *files, "--format", "markdown", "--html", "link").out.partition("| line 1")[2]
     assert (tmp_path / "link").is_symlink() and "<html" in (tmp_path / "page").read_text(encoding="utf-8")
     cells = [re.split(r" +(?<!\\)\| +", line.strip("| ")) for line in table.splitlines()[2:6]]
-    assert [len(row) for row in cells] == [2, 2, 3, 3]
+    assert [len(row) for row in cells] == [2, 2, 3, 3] and cells[2][2].startswith("chrF 100.0")
     assert re.sub(r"\\(\S)", r"\1", cells[0][1]) == source
     assert all(not re.search(r"(?<!\\)[`_~<&\[\]]", row[1]) for row in cells)
 
@@ -141,6 +147,7 @@ def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> Non
         config = Path(shutil.copytree(folder / run, tmp_path / run)) / "config.yaml"
         content = yaml.safe_load(config.read_text(encoding="utf-8"))
         del content["data"]["test"]["mixed"]  # the test set that takes the most time
+        content["evaluation"]["metrics"] = None
         config.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     assert "two or more different run directories" in invoke("compare", "a", "a", code=2).err
     write_lines(tmp_path / "new", ["alt", "neu"])

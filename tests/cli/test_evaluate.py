@@ -163,7 +163,8 @@ def two_runs(folder: Path) -> tuple[RunDirectory, RunDirectory]:
     test = f"{{kind: plain, source: {folder}/text, target: {folder}/text}}"
     config = CONFIG.replace("ours: {kind: plain, source: lines.txt, target: lines.txt}", f"ours: {test}")
     before = untrained(folder, config)
-    after = untrained(folder / "other", TRANSFORMER_CONFIG.replace("ours: {kind", f"ours: {test}\n    theirs: {{kind"))
+    config = TRANSFORMER_CONFIG.replace("ours: {kind", f"ours: {test}\n    theirs: {{kind")
+    after = untrained(folder / "other", config.replace("beam_size: 3", "beam_size: 2"))
     text = after.config_path.read_text(encoding="utf-8")
     after.config_path.write_text(text.replace("  metrics: null\n", "  metrics: [chrf]\n"), encoding="utf-8")
     return before, after
@@ -196,6 +197,7 @@ def test_a_table_and_reports_of_both_runs(invoke: Invoke, tmp_path: Path) -> Non
     )
     assert differences.splitlines()[0] == line and differences.splitlines()[1].startswith("theirs: other/run ")
     assert "paired" in invoke("evaluate", "run", "other/run").out  # with the metrics of the first
+    assert [report_of(run, "ours")["search"]["beam_size"] for run in (before, after)] == [3, 2]
     out = invoke("evaluate", "run", "other/run", "--metric", "chrf").out
     assert "paired" not in out and "words" not in out  # which would be BLEU
 
