@@ -99,7 +99,9 @@ def test_a_dash_is_standard_input_or_output(invoke: Invoke, run: RunDirectory, t
     assert done.out.count("\n") == 1 and "warning: `-` is translated, not standard input: leave it out\n" in done.err
 
 
-def test_an_empty_line_has_no_attention_to_draw(invoke: Invoke, run: RunDirectory) -> None:
+def test_an_empty_line_has_no_attention_to_draw(
+    invoke: Invoke, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = "translate", run.folder, "--attention"
     for given, file, message in (
         (b"\n" + GIVEN, "-", "the first line is empty; FILE.html has all lines"),
@@ -109,6 +111,11 @@ def test_an_empty_line_has_no_attention_to_draw(invoke: Invoke, run: RunDirector
     ):
         assert invoke(*command, file, given=given, code=2).err.endswith(f"no attention to draw: {message}\n")
     invoke(*command, "all.html", given=b"\n" + GIVEN)
+    monkeypatch.setenv("COLUMNS", "30")
+    done = invoke(*command, "-", "--n-best", "2", "-o", "out", given=b"few\n\xff a\nnot\n")  # the first line alone
+    assert 0 < max(map(len, done.out.splitlines())) <= 30
+    numbers = [line.split("\t")[0] for line in (run.folder.parent / "out").read_text(encoding="utf-8").splitlines()]
+    assert numbers == ["1", "1", "2", "2", "3", "3"] and "warning: line 2: not UTF-8" in done.err
 
 
 def test_the_doctor_finds_nothing(invoke: Invoke, tmp_path: Path) -> None:

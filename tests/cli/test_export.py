@@ -101,6 +101,7 @@ def test_an_export_elsewhere(exported: tuple[Path, Done], invoke: Invoke, tmp_pa
     run, elsewhere = exported[0], tmp_path / "elsewhere"
     invoke("export", run, elsewhere, "--to", "ctranslate2", "--quantization", "int8")
     assert json.loads((elsewhere / "manifest.json").read_text(encoding="utf-8"))["dtype"] == "int8"
+    assert re.search(r"data type of the weights +\| int8 ", (elsewhere / "README.md").read_text(encoding="utf-8"))
     assert invoke("translate", run, *ENGINE, "--export-dir", elsewhere, "rot haus").out == "red house\n"
     shutil.rmtree(elsewhere)
     error = invoke("translate", run, *ENGINE, "--export-dir", elsewhere, "rot haus", code=2).err

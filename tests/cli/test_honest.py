@@ -51,7 +51,8 @@ def text(change: Change = str, start: int = 700, stop: int = 760) -> bytes:
 class TestInput:
     @pytest.mark.parametrize(("change", "style"), [(str, None), (tokenize, "tokenized"), (str.lower, "cased")])
     def test_text_in_another_style(self, invoke: Invoke, raw: Path, change: Change, style: str | None) -> None:
-        done = invoke("translate", raw, "--greedy", given=text(change, 0, 60))
+        ensemble = ["--ensemble", raw] * (style == "cased")  # whose training text is that of its first run
+        done = invoke("translate", raw, "--greedy", *ensemble, given=text(change, 0, 60))
         (*found,) = (f"is {style} differently" in line for line in warnings(done, "the input"))
         assert found == [True] * bool(style)
         assert done.out.count("\n") == 60
@@ -95,7 +96,8 @@ class TestEvaluate:
         done = invoke("evaluate", run, "--greedy", "--json")
         message = "mixed: 10 of its 20 pairs (50.0%) are training pairs, so that its scores are too high"
         assert warnings(done, "training pairs") == [f"warning: {message}"]
-        assert f" warning: {message}\n" in (run / "train.log").read_text(encoding="utf-8")
+        log = (run / "train.log").read_text(encoding="utf-8")
+        assert all(f" {line}\n" in log for line in (f"warning: {message}", *warnings(done, "unknown tokens")))
         stored = json.loads((run / "evaluation/mixed.json").read_text(encoding="utf-8"))
         assert message in stored["warnings"] == json.loads(done.out)["sets"]["mixed"]["warnings"]
         shutil.rmtree(run / "data")

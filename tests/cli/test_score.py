@@ -10,6 +10,7 @@ import torch
 
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.errors import UserError
+from seq2attn.inference import scoring
 from seq2attn.inference.scoring import score_files
 from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
@@ -30,7 +31,10 @@ def run(tmp_path: Path) -> RunDirectory:
     return run
 
 
-def test_scores_are_the_log_probabilities_of_search(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
+def test_scores_are_the_log_probabilities_of_search(
+    invoke: Invoke, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "WINDOW", 2)
     search = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6))
     translations = Translator.load(run.folder).translate(LINES, search)
     texts, log_probs = [one.text for one in translations], [one.log_prob for one in translations]

@@ -89,7 +89,8 @@ def test_an_export_that_does_not_match_the_run_is_refused(run: RunDirectory) -> 
     load_exported_engine(run, "ctranslate2", None, CPU)
     save_weights(run, 2)
     refused(r"was made from other weights than .* make it again: seq2attn export")
-    export_run(run, TARGET, where)  # replaces the other
+    (run.folder / "long").write_text("many " * 3000, encoding="utf-8")  # more than the engine takes
+    export_run(run, TARGET, where, verify_with=run.folder / "long")  # replaces the other
     load_exported_engine(run, "ctranslate2", None, CPU)
     header = json.loads((where / "manifest.json").read_text(encoding="utf-8"))
     (where / "manifest.json").write_text(json.dumps(header | {"engine": "other"}), encoding="utf-8")
