@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from seq2attn.training.distributed import init_distributed
+from seq2attn.training.distributed import DistributedContext, init_distributed
+from seq2attn.training.train_state import restore_metrics, zero_metrics
 
 
 @pytest.fixture
@@ -40,3 +41,9 @@ def test_processes_wait_for_each_other_on_the_cpu(calls, device):
         assert [options for *_, options in calls[2:]] == [{"group": "hosts"}] * 3
         assert calls[2][1][0].device.type == "cpu"
     assert calls[-1][0] == "destroy_process_group"
+
+
+def test_each_process_resumes_with_its_own_sums():
+    device = torch.device("cpu")
+    states = [zero_metrics(device).state_dict() | {"seconds": seconds} for seconds in (1.0, 2.0)]
+    assert [restore_metrics(states, DistributedContext(rank, 2, device)).seconds for rank in (0, 1)] == [1.0, 2.0]
