@@ -40,15 +40,15 @@ def _check_context(context: tuple[str, ...]) -> list[FieldError]:
 
 
 class AttentionWiringConfig(Config):
-    """Query state, use of the context vector, and input feeding."""
+    """Query state, use of the context vector, and input feeding; by default as in Luong et al. 2015."""
 
     rules = (_check_context,)
 
-    query: Literal["previous", "current"]
+    query: Literal["previous", "current"] = "current"
     """State that queries the attention: of the step before, or of this step."""
     context: tuple[Literal["cell", "output"], ...] = Field(("output",), min_length=1)
     """cell: the context is an input of the RNN (of the step before if `query` is current); output: of the readout."""
-    input_feeding: bool = False
+    input_feeding: bool = True
     """Feed the last attentional vector to the RNN."""
     word_to_output: bool = False
     """Use the embedded input token in the readout as well."""
@@ -59,10 +59,12 @@ class AttentionWiringConfig(Config):
         return self.input_feeding or "cell" in self.context
 
 
-BAHDANAU_WIRING = AttentionWiringConfig(query="previous", context=("cell", "output"), word_to_output=True)
+BAHDANAU_WIRING = AttentionWiringConfig(
+    query="previous", context=("cell", "output"), input_feeding=False, word_to_output=True
+)
 """Section 3.1 and A.2.2, with a tanh layer of s_i (eq. 4) instead of maxout units of s_{i-1}."""
 
-LUONG_WIRING = AttentionWiringConfig(query="current", context=("output",), input_feeding=True)
+LUONG_WIRING = AttentionWiringConfig()
 """Section 3 and eq. 5."""
 
 
@@ -254,7 +256,6 @@ class RecurrentDecoderConfig(AttentionRNNDecoderConfig):
     )
     """Default of `score`: `{kind: general, scaled: true}`."""
     wiring: AttentionWiringConfig = LUONG_WIRING
-    """Unless given, that of `luong`."""
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:

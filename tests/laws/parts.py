@@ -92,7 +92,8 @@ DECODERS = {
         },
     },
     "recurrent-previous-whole": {
-        "kind": "recurrent", "cell": "gru", "dim": WIDTH, "layers": 2, "wiring": {"query": "previous"},
+        "kind": "recurrent", "cell": "gru", "dim": WIDTH, "layers": 2,
+        "wiring": {"query": "previous", "input_feeding": False},
     },
     "transformer": {"kind": "transformer", "layers": 2, "heads": 4, "ffn_dim": 32},
     "transformer-post-learned": {

@@ -61,6 +61,13 @@ def test_parts_that_do_not_fit_are_refused(side, part, message):
         ModelConfig.model_validate(FITTING | {side: part})
 
 
+@pytest.mark.parametrize("given", [{}, {"wiring": {}}, {"wiring": {"query": "current"}}])
+def test_keys_of_the_wiring_that_are_not_given_are_those_of_luong(given):
+    decoder = ModelConfig.model_validate(FITTING | {"decoder": {"kind": "recurrent", "dim": 8, **given}}).decoder
+    luong = {"query": "current", "context": ("output",), "input_feeding": True, "word_to_output": False}
+    assert decoder.attention_wiring.model_dump() == luong
+
+
 @pytest.mark.parametrize(
     "options",
     [
