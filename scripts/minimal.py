@@ -1,6 +1,6 @@
 """Neural machine translation with attention in one file: train on the phrasebook, translate, draw the attention.
 
-python scripts/minimal.py --picture runs/minimal.svg
+python scripts/minimal.py --picture runs/minimal.html
 
 Read it from top to bottom. Shapes: B sentences, S source tokens, T target tokens, D width of keys and queries.
 """

@@ -123,15 +123,17 @@ class RunDirectory:
         experiment = self.load_config()
         source, target = self.load_tokenizers()
         vocabularies = source.vocabulary, target.vocabulary
+        restore = f"restore them with `seq2attn average {self.folder} --best 1`"
+        if not self.weights_path.exists() and any((self.folder / "checkpoints").glob("[0-9]*")):
+            raise RunError(f"{self.weights_path}: there are no weights; {restore}")
         try:
             check_vocabularies(self.weights_path, self.folder, vocabularies)
             model = load_model(self.weights_path, experiment.model, *map(len, vocabularies))
         except RunError as error:
             if not is_corrupt(self.weights_path):
                 raise
-            fix = f"restore them with `seq2attn average {self.folder} --best 1`"
-            if not (self.folder / "checkpoints").is_dir():
-                fix = "import the model again, into a new run directory"
+            has_checkpoints = (self.folder / "checkpoints").is_dir()
+            fix = restore if has_checkpoints else "import the model again, into a new run directory"
             raise CorruptFileError(f"{error}; {fix}") from None
         configure_cuda(torch.device(device), tf32=False)
         return model.to(device).eval(), source, target

@@ -25,6 +25,7 @@ from seq2attn.visualization.html_page import attention_html
 from seq2attn.visualization.text_heatmap import COLUMNS, heatmap_text, legend_text
 
 PAGE = ".html"
+NO_WEIGHTS = "there is no attention to draw: the sentences are empty, or were translated without `attention=True`"
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,14 @@ DEFAULT_SELECTION = AttentionSelection()
 
 
 def attention_text(
-    weights: AttentionWeights, selection: AttentionSelection = DEFAULT_SELECTION, *, columns: int = COLUMNS
+    weights: AttentionWeights | None, selection: AttentionSelection = DEFAULT_SELECTION, *, columns: int = COLUMNS
 ) -> str:
     """Maps in Unicode shades, for a terminal of this number of columns.
 
     Raises UserError when there is no such attention.
     """
+    if weights is None:
+        raise UserError(NO_WEIGHTS)
     attention = selection.select(weights, head="mean")
     has_titles = len(attention.layers) * len(attention.heads) > 1 or attention.heads == (MEAN,)
     scaled, blocks = scale_weights(attention.weights, selection.color_scale), []
@@ -83,7 +86,7 @@ def attention_text(
 
 
 def draw_attention(
-    weights: AttentionWeights | Sequence[AttentionWeights | None],
+    weights: AttentionWeights | Sequence[AttentionWeights | None] | None,
     path: Path | str,
     selection: AttentionSelection = DEFAULT_SELECTION,
     *,
@@ -94,10 +97,10 @@ def draw_attention(
     None, as of an empty line, is left out. Raises UserError when there is no such attention or no sentence, for a
     picture of several sentences, or when `path` has another suffix.
     """
-    given = [weights] if isinstance(weights, AttentionWeights) else weights
+    given = [weights] if weights is None or isinstance(weights, AttentionWeights) else weights
     sentences = [one for one in given if one is not None]
     if not sentences:
-        raise UserError("there is no attention to draw: there are no sentences, or all are empty")
+        raise UserError(NO_WEIGHTS)
     path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
         maps = [selection.select_all(sentence) for sentence in sentences]

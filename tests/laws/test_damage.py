@@ -129,6 +129,9 @@ def test_corrupt_weights_are_refused(run):
         load_tensors(path)
     with pytest.raises(CorruptFileError, match=f"{path}: .*; restore them with `seq2attn average {run} --best 1`"):
         Translator.load(run)
+    path.unlink()
+    with pytest.raises(RunError, match=f"{path}: .*; restore them with `seq2attn average {run} --best 1`"):
+        Translator.load(run)
 
 
 def test_corrupt_weights_are_restored_by_resuming_or_averaging(corpus):

@@ -126,7 +126,10 @@ def test_a_picture_shows_one_sentence(tmp_path) -> None:
     assert not list(tmp_path.iterdir())
     draw_attention(weights, tmp_path / "new" / "a.svg", AttentionSelection("encoder", whole_words=True))
     draw_attention([None, weights, None], tmp_path / "a.html")
+    for none in (None, [None]):  # such as translated without `attention=True`
+        with pytest.raises(UserError, match="there is no attention to draw"):
+            draw_attention(none, tmp_path / "b.html")
     with pytest.raises(UserError, match="there is no attention to draw"):
-        draw_attention([None], tmp_path / "b.html")
+        attention_text(None)
     assert len(page_data((tmp_path / "a.html").read_text(encoding="utf-8"))["sentences"]) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"new", "a.html"}
