@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -179,9 +180,10 @@ def _mismatch(names: Names, alternatives: Sequence[str], model: type[Config], tr
     value, text = tree.find(names)[1], tree.entries[names].node.value
     expected = " or ".join(dict.fromkeys(alternatives))
     hint = _hint(value, text, expected)
-    if isinstance(value, str) and expected == "a mapping" and value.lower() in _kinds(names, model, tree):
-        of_named = f"; `{'.'.join(names[:-1])}` has names: write `{{NAME: {{kind: {value.lower()}, ...}}}}`"
-        hint = of_named if names[-1] == "kind" else f"; write `{{kind: {value.lower()}}}`"
+    if isinstance(value, str) and expected == "a mapping":
+        for kind in difflib.get_close_matches(value.lower(), _kinds(names, model, tree), n=1):
+            of_named = f"; `{'.'.join(names[:-1])}` has names: write `{{NAME: {{kind: {kind}, ...}}}}`"
+            hint = of_named if names[-1] == "kind" else f"; write `{{kind: {kind}}}`"
     found = repr(str(value)) if isinstance(value, str) else text or "nothing"
     found = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else found
     return tree.diagnostic(names, f"`{'.'.join(names)}` should be {expected}, not {found}{hint}")

@@ -106,6 +106,7 @@ class TestHints:
 
     def test_a_kind_as_a_plain_word(self, write: Write) -> None:
         assert "; write `{kind: adam}`" in error_of(write(WHOLE + "training: {optimizer: Adam}"))
+        assert "; write `{kind: adam}`" in error_of(write(WHOLE + "training: {optimizer: adm}"))
 
 
 @pytest.mark.parametrize(
