@@ -67,7 +67,13 @@ RunDirs: TypeAlias = Annotated[
 
 OutputFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE (-: standard output).", show_default=False),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to FILE (-: standard output; .gz and .xz are compressed).",
+        show_default=False,
+    ),
 ]
 
 Beam: TypeAlias = Annotated[int | None, typer.Option(min=1, max=1000, metavar="N", help="Beam search with N beams.")]

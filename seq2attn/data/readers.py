@@ -113,12 +113,16 @@ class TSVConfig(_OneFileConfig):
 
     def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
         """Two columns of each line."""
-        num_expected = max(self.source, self.target)
+        num_expected, max_columns = max(self.source, self.target), 0
         for number, line in enumerate(read_lines(self.path), start=1):
             columns = line.split("\t")
             if len(columns) < num_expected:
                 num_columns = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
                 raise DataError(f"{self.path}:{number}: expected at least {num_expected} columns, found {num_columns}")
+            max_columns = max_columns or len(columns)
+            if len(columns) > max_columns:
+                found = f"{len(columns)} columns, and line 1 has {max_columns}"
+                raise DataError(f"{self.path}:{number}: {found}; is there a tab in a text?")
             yield (columns[self.source - 1], columns[self.target - 1]), None
 
 

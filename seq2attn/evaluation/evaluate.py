@@ -26,7 +26,6 @@ from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import read_object, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
-from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 
@@ -211,7 +210,8 @@ def read_translations(
     fix = f"make them: {shlex.join(['seq2attn', 'evaluate', *arguments])}"
     if not report.is_file() or not path.is_file():
         raise RunError(f"{run.folder}: has no translations of `{test.name}`; {fix}")
-    lines, content = list(read_lines(path)), read_object(report, fix)
+    lines = path.read_bytes().decode(errors="replace").removesuffix("\n").split("\n")  # a first U+FEFF is text
+    content = read_object(report, fix)
     expected = {"source": test.digests.source, "references": list(test.digests.references)}
     if content.get("digests") != {**expected, "translations": text_digest(lines)}:
         raise RunError(f"{path}: is a translation of another text than `{test.name}`, or was changed; {fix}")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import codecs
 import errno
+import gzip
 import hashlib
 import json
+import lzma
 import os
 import re
 import secrets
@@ -17,7 +19,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -144,13 +146,24 @@ def output(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def text_output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
-    """Standard output, for None and `-`, or the text of a file as `output` writes it."""
+    """Standard output, for None and `-`, or the text of a file as `output` writes it, compressed for .gz and .xz."""
     if path is None or path == STANDARD_STREAM:
         yield sys.stdout
         sys.stdout.flush()
     else:
-        with output(path) as file:
-            yield codecs.getwriter("utf-8")(file)
+        with output(path) as file, _compressed(file, path.suffix) as stream:
+            yield codecs.getwriter("utf-8")(stream)
+
+
+def _compressed(file: BinaryIO, suffix: str) -> AbstractContextManager[Any]:
+    """A stream that compresses into `file`, if a name with this suffix is read so."""
+    match suffix:
+        case ".gz":
+            return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        case ".xz":
+            return lzma.LZMAFile(file, "wb")
+        case _:
+            return nullcontext(file)
 
 
 def sha256_of(path: Path) -> str:

@@ -8,12 +8,19 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, load_with_origin, write_reports
+from seq2attn.evaluation.evaluate import (
+    EvaluationSet,
+    TestSetResult,
+    load_with_origin,
+    read_translations,
+    write_reports,
+)
 from seq2attn.inference.translator import Translator
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors
@@ -155,6 +162,14 @@ def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
         writer.result()
     assert sorted(path.name for path in folder.iterdir()) == ["evaluation.lock", "set.json", "set.txt"]
     assert report_of(RunDirectory(tmp_path), "set")["digests"]["translations"] == digest(folder / "set.txt")
+
+
+@pytest.mark.parametrize("lines", [("\ufefftext", "\ufeff", ""), ("",), ("\x85a\u2028b",)])
+def test_translations_are_read_as_they_were_written(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    test, run = EvaluationSet("set", [], [[]], EvaluationConfig().build([])), RunDirectory(tmp_path)
+    result = TestSetResult("set", test.digests, len(lines), (), (), 1.0, 1, lines, None, ())
+    write_reports(run, {}, [result], BeamConfig(kind="beam"), "")
+    assert tuple(read_translations(run, test, [])[0]) == lines
 
 
 def two_runs(folder: Path) -> tuple[RunDirectory, RunDirectory]:

@@ -100,6 +100,8 @@ def test_tsv(tmp_path: Path) -> None:
     assert list(read_pairs(TSVConfig(path=path, source=3, target=1))) == [("c", "a"), ("f", 'd "')]
     write(path, "a\tb\nc\n")
     assert error_of(TSVConfig(path=path)) == f"{path}:2: expected at least 2 columns, found 1 column"
+    write(path, "a\tb\tc\nd\te\nf\tg\th\ti\n")
+    assert error_of(TSVConfig(path=path)) == f"{path}:3: 4 columns, and line 1 has 3; is there a tab in a text?"
 
 
 def test_json_lines(tmp_path: Path) -> None:

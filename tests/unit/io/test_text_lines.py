@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from seq2attn.cli import handle_errors
 from seq2attn.errors import DataError
+from seq2attn.io.files import text_output
 from seq2attn.io.text_lines import MAX_LINE_BYTES, open_lines, read_line_batches, read_lines
 from seq2attn.tokenizers.normalize import MAX_MARKS, NormalizeConfig, normalize
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -30,6 +31,16 @@ def bomb(tmp_path: Path) -> Path:
         file.write(b"a line\n" + b" " * (MAX_LINE_BYTES + 1))
     assert path.stat().st_size < 2**16
     return path
+
+
+@pytest.mark.parametrize(("name", "magic"), [("t.txt", b"a l"), ("t.gz", b"\x1f\x8b"), ("t.xz", b"\xfd7z")])
+def test_a_written_file_is_read_by_its_name(tmp_path: Path, name: str, magic: bytes) -> None:
+    with text_output(tmp_path / name) as file:
+        file.write("a line\n")
+        file.flush()
+        file.write("አንድ\n")
+    assert (tmp_path / name).read_bytes().startswith(magic)
+    assert list(read_lines(tmp_path / name)) == ["a line", "አንድ"]
 
 
 def test_a_line_without_end_has_a_place(bomb: Path) -> None:
