@@ -7,13 +7,15 @@ result.json     written last: a training with a result is finished
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from seq2attn.config.base import Config
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.fingerprint import file_digest, fingerprint, text_options
 from seq2attn.data.readers import CorpusConfig
@@ -195,6 +197,21 @@ def _input_files(experiment: ExperimentConfig) -> list[Path]:
     files += [file for one in runs for side in ("source", "target") for file in sorted(one.glob(f"{side}/*"))]
     if isinstance(model.encoder, BertEncoderConfig):
         files += sorted(model.encoder.path.glob("*.safetensors"))
-    modules = (sys.modules[name].__file__ for name in plugin_modules(experiment))
-    others = (model.embeddings.source_vectors, model.embeddings.target_vectors, *modules)
-    return [*files, *(Path(path) for path in others if path)]
+    files += [file for name in plugin_modules(experiment) for file in _code_files(sys.modules[name])]
+    return [*files, *(path for path in _paths(model) if path.is_file())]
+
+
+def _code_files(module: ModuleType) -> list[Path]:
+    """The file of a module of a plug-in, with all of its package if it is in one."""
+    file = Path(module.__file__ or "")
+    return sorted(file.parent.rglob("*.py")) if module.__package__ else [file]
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """All paths in a config, such as those of word vectors and of the options of a plug-in."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, Config):
+        yield from _paths([getattr(value, name) for name in type(value).model_fields])
+    elif isinstance(value, list | tuple | dict):
+        yield from (path for one in (value.values() if isinstance(value, dict) else value) for path in _paths(one))

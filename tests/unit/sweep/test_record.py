@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,13 +122,24 @@ def test_the_content_of_another_run_and_of_vectors_counts(recorded: Path, option
     assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == ["input files"]
 
 
-def test_the_code_of_a_plug_in_counts(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("file", ["recorded_parts.py", "recorded_package/parts.py", "table"])
+def test_the_code_and_the_files_of_a_plug_in_count(recorded: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    """A package counts as a whole: `kind` may name a module that imports the class from another."""
     monkeypatch.chdir(recorded)
-    (recorded / "recorded_parts.py").write_text(PARTS, encoding="utf-8")
-    run = run_of(load(recorded, "model.encoder={kind: recorded_parts:MyEncoder}"))
+    with_table = PARTS.replace("size: PositiveInt = 16", "table: seq2attn.InputPath; size: PositiveInt = 16")
+    (recorded / "recorded_package").mkdir()
+    (recorded / "recorded_package/__init__.py").touch()
+    (recorded / "recorded_package/api.py").write_text("from recorded_package.parts import MyEncoder")
+    for code in ("recorded_parts.py", "recorded_package/parts.py"):
+        (recorded / code).write_text(with_table, encoding="utf-8")
+    (recorded / "table").touch()
+    module = "recorded_package.api" if "package" in file else "recorded_parts"
+    for name in ("recorded_parts", "recorded_package", "recorded_package.api", "recorded_package.parts"):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # of another folder
+    run = run_of(load(recorded, f"model.encoder={{kind: '{module}:MyEncoder', table: {recorded}/table}}"))
     write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
     assert not changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment))
-    (recorded / "recorded_parts.py").write_text(PARTS.replace("tanh", "sigmoid"), encoding="utf-8")
+    (recorded / file).write_text("changed")
     assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == ["input files"]
 
 
