@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,8 +23,8 @@ from torch.overrides import TorchFunctionMode
 
 
 def initialize_parameters(module: nn.Module) -> None:
-    """Initialize all linear, convolutional, embedding and PyTorch RNN layers inside `module`."""
-    for layer in module.modules():
+    """Initialize all linear, convolutional, embedding and PyTorch RNN layers in `module`, but not in plug-ins."""
+    for layer in _without_plugins(module):
         if isinstance(layer, nn.Linear):
             nn.init.xavier_uniform_(layer.weight)
         elif isinstance(layer, nn.Conv1d):
@@ -35,6 +35,14 @@ def initialize_parameters(module: nn.Module) -> None:
             _init_rnn(layer)
         if isinstance(layer, nn.Linear | nn.Conv1d) and layer.bias is not None:
             nn.init.zeros_(layer.bias)
+
+
+def _without_plugins(module: nn.Module) -> Iterator[nn.Module]:
+    """A module and those inside it; a plug-in, such as the score of a decoder, has initialized its own."""
+    yield module
+    for child in module.children():
+        if type(child).__module__.partition(".")[0] in ("seq2attn", "torch"):
+            yield from _without_plugins(child)
 
 
 def _init_rnn(rnn: nn.GRU | nn.LSTM) -> None:

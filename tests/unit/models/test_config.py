@@ -1,13 +1,15 @@
 """Components that do not fit together, or whose own widths do not."""
 
 import pytest
+import torch
 from pydantic import ValidationError
+from torch import nn
 
 import seq2attn
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.relative_positions import RotaryScore
-from seq2attn.attention.scores import MultiHeadScoreConfig
-from seq2attn.models import ModelConfig
+from seq2attn.attention.scores import MultiHeadScoreConfig, ScoreFunction
+from seq2attn.models import ModelConfig, build_model
 
 FITTING = {"embeddings": {"dim": 9}, "encoder": {"kind": "gru", "dim": 8}, "decoder": {"kind": "luong", "dim": 8}}
 ROTARY = {"kind": "transformer", "heads": 3, "position_encoding": "rotary"}
@@ -115,6 +117,33 @@ def test_the_widths_of_a_plug_in_are_its_own():
     """Its query may be as wide as the encoder, and not as the embeddings."""
     decoder = {"kind": f"{__name__}:Plugin", "attention": {"score": {"kind": "dot"}}}
     assert ModelConfig.model_validate(FITTING | {"decoder": decoder}).decoder.attention.score.kind == "dot"
+
+
+class OwnWeights(ScoreFunction):
+    class Config(seq2attn.Config):
+        kind: str
+
+        def build(self, query_dim, key_dim):
+            return OwnWeights(key_proj=nn.Linear(key_dim, query_dim))
+
+    def __init__(self, key_proj):
+        super().__init__(key_proj=key_proj)
+        nn.init.eye_(key_proj.weight)
+        nn.init.constant_(key_proj.bias, 3)
+
+    def forward(self, q, k, info):
+        return q @ k.transpose(-1, -2)
+
+
+@pytest.mark.parametrize("kind", ["bahdanau", "luong", "transformer", "convolutional"])
+def test_a_plug_in_in_a_decoder_keeps_its_initial_weights(kind):
+    decoder = {"kind": kind, "attention": {"score": {"kind": f"{__name__}:OwnWeights"}}}
+    model = build_model(ModelConfig.model_validate(FITTING | {"embeddings": {"dim": 8}, "decoder": decoder}), 9, 9)
+    scores = [part for part in model.modules() if isinstance(part, OwnWeights)]
+    assert scores
+    for score in scores:
+        assert torch.equal(score.key_proj.weight, torch.eye(*score.key_proj.weight.shape))
+        assert (score.key_proj.bias == 3).all()
 
 
 def test_components_check_their_heads():
