@@ -18,13 +18,19 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
       seq2attn config check my.yaml
       seq2attn config check configs/*.yaml --set model.decoder.dim=256
     """
-    from seq2attn.config.load import load
+    from seq2attn.config.base import FieldError
+    from seq2attn.config.load import errors_at, load
     from seq2attn.experiment import ExperimentConfig
+    from seq2attn.training.initial_weights import check_parts
 
     failed = False
     for path in configs:
         try:
-            load(path, ExperimentConfig, overrides, check_files=True)
+            experiment = load(path, ExperimentConfig, overrides, check_files=True)
+            try:
+                check_parts(experiment)
+            except FieldError as mistake:
+                raise errors_at(path, ExperimentConfig, [mistake], overrides) from None
             typer.echo(f"{path}: ok")
         except ConfigError as error:
             typer.echo(f"{error}\n", err=True)

@@ -16,6 +16,7 @@ from seq2attn.attention.attention import Memories
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.encoders.base import Encoder
+from seq2attn.errors import UserError
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout
 from seq2attn.nn.varlen import SequenceLayout
@@ -95,15 +96,22 @@ class Seq2Seq(nn.Module):
         """ids [B, S], mask [B, S], ids [B, T] -> the output of the decoder (teacher forcing)
 
         `layout`: of packed sentences on either side, for padding-free Transformers. `lengths`: as of `encode`.
+
+        Raises UserError if weights are needed and not one for each source token.
         """
         if layout is None:
             memory, state = self.encode(source, source_mask, lengths)
-            return self.decode(target, state, memory, need_weights=need_weights)
+            decoded = self.decode(target, state, memory, need_weights=need_weights)
+            weights = decoded.cross_attention
+            if weights is not None and weights.size(-1) != source.size(1):
+                found = f"{weights.size(-1)} states for {source.size(1)} source tokens"
+                raise UserError(f"attention weights need one state of the encoder for each source token, not {found}")
+            return decoded
         source_layout, target_layout = layout
         encoded = self.encoder(self.source_embedding(source), source_mask, source_layout)
         memory, state = self.decoder.init_state(encoded)
-        decoded: DecoderOutput = self.decoder(self.target_embedding(target), state, memory, layout=target_layout)
-        return decoded
+        packed: DecoderOutput = self.decoder(self.target_embedding(target), state, memory, layout=target_layout)
+        return packed
 
     def step(self, ids: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
         """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""

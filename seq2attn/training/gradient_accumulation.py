@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.data.collate import Batch, make_batch
@@ -100,7 +100,7 @@ class GradientAccumulator:
         """True if a micro-batch and its gradients fit in memory. Gradients are dropped, and not exchanged."""
 
         def compute_gradients() -> bool:
-            with self.world.no_sync(self.wrapped):
+            with self.world.no_sync(self.wrapped), restored_buffers(self.objective):
                 self._loss(micro_batch, baseline, 1).loss.backward()
             return True
 
@@ -179,6 +179,17 @@ def plan_updates(
     rows = plan_batches(lengths, tokens=tokens, seed=config.seed, epoch=epoch, rank=world.rank, world=world.size)
     size = num_micro_batches * config.batch.gradient_accumulation
     return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+@contextmanager
+def restored_buffers(module: nn.Module) -> Iterator[None]:
+    """Buffers, such as the statistics of batch norm, are afterwards as before."""
+    saved = [buffer.clone() for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in zip(module.buffers(), saved, strict=True):
+            buffer.copy_(value)
 
 
 def run_if_memory_fits(compute: Callable[[], T]) -> T | None:

@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seq2attn.config.base import FieldError
+from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.prepare import PreparedData
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
-from seq2attn.errors import UserError
+from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.models import Seq2Seq
+from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_trained, select_parameters
 from seq2attn.models.pretrained_vectors import load_vectors
 from seq2attn.models.seq2seq import TokenEmbedding
@@ -40,15 +41,21 @@ VOCABULARY_TABLES = {
 
 
 def check_parts(config: ExperimentConfig) -> int | None:
-    """The number of trained parameters, if the config names parts that are trained or not.
+    """The number of trained parameters, if the config names parts that are trained or not, or has a plug-in.
 
-    Raises FieldError for a name that no part of the model has.
+    Raises FieldError for a name that no part of the model has, and for plug-ins that do not fit the other parts.
     """
     training = config.training
     exclude = training.init_from.exclude if training.init_from else ()
-    if not (training.frozen or training.lora or training.lr_scales or exclude):
+    has_plugins = bool(plugin_modules(config.model))
+    if not (training.frozen or training.lora or training.lr_scales or exclude or has_plugins):
         return None
-    model = build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer))
+    build = build_model if has_plugins else build_on_meta_device  # where a plug-in may not be built
+    try:
+        model = build(config.model, *assumed_vocab_sizes(config.tokenizer))
+    except ConfigError as error:
+        key, _, message = str(error).removeprefix("`").partition("`: ")
+        raise FieldError(key, message) from None
     select_parameters(model, exclude, "training.init_from.exclude")
     with SkipInit():
         freeze_parameters(model, training)

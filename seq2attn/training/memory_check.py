@@ -24,6 +24,7 @@ from seq2attn.training.gradient_accumulation import (
     MEMORY_HINT,
     GradientAccumulator,
     UpdateBatches,
+    restored_buffers,
     run_if_memory_fits,
 )
 from seq2attn.training.loss import TrainingLoss
@@ -116,9 +117,10 @@ def find_max_tokens(
 
     def compute_gradients(pair: int, rows: int) -> bool:
         batch = make_batch(corpus, np.full(rows, pair), packed=config.batch.padding_free).to(world.device)
-        with autocast(config.precision, world.device):
-            loss = objective(batch)
-        loss.loss.backward()
+        with restored_buffers(objective):
+            with autocast(config.precision, world.device):
+                loss = objective(batch)
+            loss.loss.backward()
         return True
 
     def fits(tokens: int) -> bool:

@@ -18,7 +18,9 @@ from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.run_directory import RunDirectory
-from seq2attn.tokenizers.vocabulary import EOS
+from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.search.translate_ids import translate_ids
+from seq2attn.tokenizers.vocabulary import EOS, UNK
 from seq2attn.training.auto_settings import has_auto, resolve_auto
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
@@ -160,6 +162,8 @@ def _build_trainer(
     optimizer = config.training.optimizer.build(parameter_groups(model, config.training.lr_scales))
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
     state.texts, state.num_processes = text_digests(config.data), world.size
+    if plugin_modules(config.model):
+        _check_search(model)
     log(_start_message(model, world, state))
     objective = build_loss(model, config, prepared)
     _check_guided_alignment(objective)
@@ -218,6 +222,13 @@ def _check_guided_alignment(objective: TrainingLoss) -> None:
     objective.train(was_training)
     if mistake := objective.guided_alignment.unsupported(*((0, 0) if weights is None else weights.shape[1:3])):
         raise UserError(f"`{mistake.field}` {mistake.message}")
+
+
+def _check_search(model: Seq2Seq) -> None:
+    """Two steps of a beam search, so that errors of a plug-in show before the first validation."""
+    search = BeamConfig(kind="beam", beam_size=2, lengths=LengthsConfig(max_length=2))
+    translate_ids(model.eval(), [[UNK], [UNK, UNK]], search, budget=8)
+    model.train()
 
 
 def _start_message(model: Seq2Seq, world: DistributedContext, state: TrainState) -> str:

@@ -1,11 +1,13 @@
 """Third-party components in a module of the working directory: `kind: my_parts:MyEncoder`."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from seq2attn.io.weights import load_tensors
 from tests.cli.conftest import CONFIG, Invoke, run_process, write_toy
 
 PARTS = """
@@ -83,6 +85,89 @@ def test_plugins_train_and_translate(tmp_path: Path, invoke: Invoke) -> None:
     assert (done.err, "weight: " in done.out) == ("", True)
     script = [str(Path(sys.executable).with_name("seq2attn")), "translate", "runs/toy", "rot haus", *allowed]
     assert run_process(tmp_path, script).out == done.out.split("\n")[0] + "\n"
+
+
+FAULTS = (
+    PARTS
+    + """
+
+class WithStatistics(MyEncoder):
+    class Config(MyEncoder.Config):
+        def build(self, input_dim):
+            return WithStatistics(self, input_dim)
+
+    def __init__(self, config, input_dim):
+        super().__init__(config, input_dim)
+        self.norm = nn.BatchNorm1d(config.size)
+
+    def forward(self, embedded, mask):
+        states = self.norm(torch.tanh(self.layer(embedded)).transpose(1, 2)).transpose(1, 2)
+        return EncoderOutput(states, states, mask, (states[:, :1],))
+
+
+class EverySecond(MyEncoder):
+    class Config(MyEncoder.Config):
+        def build(self, input_dim):
+            return EverySecond(self, input_dim)
+
+    def forward(self, embedded, mask):
+        states = super().forward(embedded, mask).keys[:, ::2]
+        return EncoderOutput(states, states, mask[:, ::2], (states[:, :1],))
+
+
+class ListState(MyDecoder):
+    class Config(MyDecoder.Config):
+        def build(self, input_dim, encoder):
+            return ListState(self, input_dim, encoder)
+
+    def init_state(self, encoded):
+        memory, position = super().init_state(encoded)
+        return memory, [position]
+
+    def forward(self, embedded, state, memory, *, need_weights=False):
+        output = super().forward(embedded, state[0], memory, need_weights=need_weights)
+        return output._replace(state=[output.state])
+"""
+)
+
+
+@pytest.fixture
+def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A config with plug-ins of its own, whose parts are replaced by options."""
+    monkeypatch.chdir(tmp_path)
+    write_toy(tmp_path, CONFIG.replace(BUILT_IN, PLUGINS.replace("my_parts", "my_faults")))
+    (tmp_path / "my_faults.py").write_text(FAULTS, encoding="utf-8")
+    return "--set=training.max_duration=[3 updates]"
+
+
+def test_the_check_of_the_memory_changes_no_buffers(tmp_path: Path, invoke: Invoke, faults: str) -> None:
+    invoke("train", "toy.yaml", faults, "--set=model.encoder={kind: 'my_faults:WithStatistics'}")
+    assert load_tensors(tmp_path / "runs/toy/model.safetensors")["encoder.norm.num_batches_tracked"] == 3
+
+
+def test_attention_weights_need_a_state_for_each_token(invoke: Invoke, faults: str) -> None:
+    invoke("train", "toy.yaml", faults, "--set=model.encoder={kind: 'my_faults:EverySecond'}")
+    translate = ("translate", "runs/toy", "rot haus", "--allow-code", "my_faults")
+    assert invoke(*translate).out.count("\n") == 1
+    message = r"need one state of the encoder for each source token, not \d states for \d source tokens"
+    assert re.search(message, invoke(*translate, "--attention", "-", code=2).err)
+
+
+@pytest.mark.parametrize("command", ["config check", "train"])
+def test_parts_that_do_not_fit_a_plug_in_are_found_before_the_text_is_read(
+    tmp_path: Path, invoke: Invoke, faults: str, command: str
+) -> None:
+    done = invoke(*command.split(), "toy.yaml", "--set=model.embeddings.tie=output", code=2)
+    assert "<command line>:1:22: `model.embeddings.tie`: the decoder is 56 wide, not 32\n" in done.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_state_that_search_cannot_reorder_is_found_before_training(
+    tmp_path: Path, invoke: Invoke, faults: str
+) -> None:
+    decoder = "--set=model.decoder={kind: 'my_faults:ListState', attention: {score: {kind: additive}}}"
+    assert "epoch" not in invoke("train", "toy.yaml", faults, decoder, code=1).err
+    assert not (tmp_path / "runs/toy/checkpoints").exists()
 
 
 RECIPE = """\
