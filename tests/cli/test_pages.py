@@ -23,7 +23,7 @@ CORPORA = ROOT.parent / "shared" / "corpora"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "demo", "multi30k", "__pycache__", ".*_cache")
 NOT_RUN = ("bash scripts/demo.sh", "bash scripts/test.sh", "pip install")  # the first in a test of its own
 NUM_UPDATES = {"docs/export.md": 500, "docs/training.md": 60}  # so that sentences do not end by chance, or never
-MODULES = ("my_scores.py", "my_decoders.py", "mine.yaml")
+MODULES = ("my_scores.py", "my_decoders.py", "my_alignments.py", "mine.yaml")
 QUICK = ("README.md", "docs/alignment.md", "docs/extending.md", "docs/faq.md", "docs/index.md", "docs/python.md")
 SLOW = (
     "docs/attention.md", "docs/bert.md", "docs/data.md", "docs/doctor.md", "docs/export.md", "docs/training.md",
@@ -120,7 +120,12 @@ def check_alignment(outputs: dict[str, str], home: Path) -> None:
 
 def check_extending(outputs: dict[str, str], home: Path) -> None:
     assert len((home / "my_scores.py").read_text(encoding="utf-8").splitlines()) <= 30
-    for run, kind in (("mine", "my_scores:DistanceScore"), ("my-decoder", "my_decoders:GRUDecoder")):
+    kinds = {
+        "mine": "my_scores:DistanceScore",
+        "my-decoder": "my_decoders:GRUDecoder",
+        "my-alignment": "my_alignments:WindowAlignment",
+    }
+    for run, kind in kinds.items():
         assert kind in (home / f"runs/{run}/config.yaml").read_text(encoding="utf-8")
 
 
