@@ -13,7 +13,7 @@ from seq2attn.training.distributed import init_distributed
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import MIN_TOKENS, SAFETY_MARGIN, find_max_tokens, largest_that_fits
 from seq2attn.training.optimizers import parameter_groups
-from tests.laws.small import BAHDANAU, content
+from tests.laws.small import BAHDANAU, MODELS, content
 
 
 @pytest.mark.parametrize("room", [500, 3_000, 300_000, 1_234_567])
@@ -56,3 +56,16 @@ def test_an_epoch_has_the_minimum_number_of_updates(tmp_path):
         assert 0.8 * 50_000 * 8 / MIN_UPDATES < batches * tokens <= 50_000 * 8 / MIN_UPDATES
     assert fit(tmp_path, 5_000, repeat=10, max_rows=10**6)[0] == tokens
     assert fit(tmp_path, 100)[0] == MIN_TOKENS
+
+
+@pytest.mark.parametrize("padding_free", [False, True])
+def test_trials_are_padded_or_packed_as_in_the_training(tmp_path, padding_free):
+    config = ExperimentConfig.model_validate(content(tmp_path, "run", model=MODELS["transformer"])).model
+    objective = TrainingLoss(build_model(config, 20, 20))
+    training = TrainingConfig.model_validate({"batch": {"padding_free": padding_free}})
+    optimizer = training.optimizer.build(parameter_groups(objective.model, {}))
+    corpus, batches = Corpus.from_pairs([([4] * 7, [5] * 7)] * 50_000, 20), []
+    objective.register_forward_pre_hook(lambda _, arguments: batches.append(arguments[0]))
+    with init_distributed(torch.device("cpu")) as world:
+        find_max_tokens(training, objective, optimizer, corpus, np.arange(50_000), world)
+    assert batches and all((len(batch.source) == 1) == padding_free for batch in batches)
