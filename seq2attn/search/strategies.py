@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from seq2attn.tokenizers.vocabulary import EOS
@@ -113,7 +114,7 @@ class Sampling(SearchStrategy):
     def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, K]"""
         probs = self.probabilities(log_probs)
-        token = torch.multinomial(probs.flatten(0, 1), 1, generator=self.generator).view(scores.shape)
+        token = draw_tokens(probs.flatten(0, 1), self.generator).view(scores.shape)
         parent = torch.arange(self.beam_size, device=scores.device).expand_as(token)
         return parent, token, scores + log_probs.gather(-1, token.unsqueeze(-1)).squeeze(-1)
 
@@ -132,7 +133,18 @@ class Sampling(SearchStrategy):
 
 
 BLOCK_SIZE = 64
-"""Tokens in a block, which is first represented by its maximum."""
+"""Tokens in a block, which is first represented by its maximum, or its sum of probabilities."""
+
+
+def draw_tokens(probs: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A token of each distribution: [N, V] -> [N]
+
+    First a block, then a token in it: `torch.multinomial` takes a random number for each of its probabilities.
+    """
+    blocks = F.pad(probs, (0, -probs.size(1) % BLOCK_SIZE)).unflatten(1, (-1, BLOCK_SIZE))
+    block = torch.multinomial(blocks.sum(-1), 1, generator=generator).squeeze(1)
+    tokens = blocks[torch.arange(len(blocks), device=block.device), block]
+    return block * BLOCK_SIZE + torch.multinomial(tokens, 1, generator=generator).squeeze(1)
 
 
 def topk_continuations(log_probs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

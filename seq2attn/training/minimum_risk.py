@@ -5,6 +5,7 @@ Shapes: B sentences, K candidates of a sentence, N candidates of all, T target t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -25,6 +26,9 @@ from seq2attn.search.translate_ids import TokenIds, default_batch_tokens, transl
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.training.config import MinimumRiskConfig
 from seq2attn.training.loss import LossOutput, TrainingLoss, label_log_probs
+
+LENGTH_GROUPS = 4
+"""Groups of candidates of similar length, which are padded to that of their longest."""
 
 
 class MinimumRiskLoss(TrainingLoss):
@@ -71,17 +75,25 @@ class MinimumRiskLoss(TrainingLoss):
 
     def log_probs(self, batch: Batch, candidates: Sequence[Sequence[tuple[int, ...]]]) -> Tensor:
         """The log-probability of each candidate [B, K], -inf where a sentence has fewer."""
-        places = [(row, column) for row, ids in enumerate(candidates) for column in range(len(ids))]
-        rows, columns = torch.tensor(places, device=batch.source.device).T
-        pairs = collate([((), candidates[row][column]) for row, column in places]).to(batch.source.device)
+        device, sums = batch.source.device, []
         lengths = None if batch.source_lengths is None else torch.from_numpy(batch.source_lengths)
-        memory, state = select_rows(self.model.encode(batch.source, batch.source_mask, lengths), rows)
-        decoded = self.model.decode(pairs.target, state, memory)
-        labels = pairs.labels.flatten()[pairs.label_index]
-        token_log_probs = label_log_probs(self._label_hidden(pairs, decoded), labels, self.model.output_projection)
-        owners = pairs.label_index // pairs.labels.size(1)
-        sums = token_log_probs.new_zeros(len(places)).index_add(0, owners, token_log_probs)
-        return sums.new_full((len(candidates), max(map(len, candidates))), NEG_INF).index_put((rows, columns), sums)
+        encoded = self.model.encode(batch.source, batch.source_mask, lengths)
+        places = [(row, column) for row, ids in enumerate(candidates) for column in range(len(ids))]
+        places.sort(key=lambda place: len(candidates[place[0]][place[1]]))
+        group_size = math.ceil(len(places) / LENGTH_GROUPS)
+        for start in range(0, len(places), group_size):
+            group = places[start : start + group_size]
+            memory, state = select_rows(encoded, torch.tensor([row for row, _ in group], device=device))
+            pairs = collate([((), candidates[row][column]) for row, column in group]).to(device)
+            decoded = self.model.decode(pairs.target, state, memory)
+            labels = pairs.labels.flatten()[pairs.label_index]
+            token_log_probs = label_log_probs(self._label_hidden(pairs, decoded), labels, self.model.output_projection)
+            owners = pairs.label_index // pairs.labels.size(1)
+            sums.append(token_log_probs.new_zeros(len(group)).index_add(0, owners, token_log_probs))
+        rows, columns = torch.tensor(places, device=device).T
+        all_sums = torch.cat(sums)
+        shape = len(candidates), max(map(len, candidates))
+        return all_sums.new_full(shape, NEG_INF).index_put((rows, columns), all_sums)
 
     def costs(self, candidates: Sequence[tuple[int, ...]]) -> list[float]:
         """The cost of each candidate, 0 to 1, against the text of the first."""

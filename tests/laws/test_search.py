@@ -281,6 +281,20 @@ def test_top_k_and_top_p_keep_the_most_likely_tokens():
     assert sampled == {"k": {0, 1}, "p": {0, 1}, "all": {0, 1, 2, 3}}
 
 
+@pytest.mark.parametrize("vocab_size", [5, 64, 200])
+def test_tokens_are_drawn_with_their_probabilities_from_any_vocabulary(vocab_size):
+    count = 40_000
+    logits = 2 * torch.randn(vocab_size)
+    logits[::3] = NEG_INF
+    strategy = Sampling(count, generator=torch.Generator().manual_seed(0))
+    _, token, score = strategy(logits.log_softmax(0).expand(1, count, -1), torch.zeros(1, count))
+    probabilities = logits.softmax(0)
+    expected, drawn = probabilities * count, torch.bincount(token[0], minlength=vocab_size)
+    assert drawn.shape == expected.shape and (drawn[::3] == 0).all()
+    assert ((drawn - expected).abs() <= 5 * (expected * (1 - probabilities)).sqrt()).all()  # five standard deviations
+    torch.testing.assert_close(score, probabilities[token].log())
+
+
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(0.5, WORDS, 0.7), (2.0, 5, 0.7), (1.0, 4, 1.0)])
 def test_the_distribution_of_samples_is_that_of_hugging_face(temperature, top_k, top_p):
     logits = torch.randn(2, 3, WORDS)
