@@ -129,11 +129,11 @@ class SyntheticCorpus:
     @contextmanager
     def _open(self, settings: dict[str, Any]) -> Iterator[None]:
         """Lock the folder. Raises UserError unless it is new or has translations with the same settings."""
-        path, advice = self.folder / SETTINGS, "give another --output, or remove the folder"
+        path, advice = self.folder / SETTINGS, "remove the folder, or give another one"
         names = [one.name for one in self.folder.iterdir()] if self.folder.exists() else []
         if SETTINGS not in names and any(name != LOCK_FILE and not TEMPORARY.search(name) for name in names):
-            raise UserError(f"{self.folder}: has other files, and no {SETTINGS}; give another --output")
-        with lock_directory(self.folder, advice="give another --output"):
+            raise UserError(f"{self.folder}: has other files, and no {SETTINGS}; give another folder")
+        with lock_directory(self.folder, advice="give another folder"):
             if not path.exists():
                 write_json(path, settings)
             saved = read_object(path, advice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,22 +13,30 @@ from pydantic import Field, PositiveFloat
 from seq2attn.config.base import FieldError
 from seq2attn.config.hints import suggest_or_list
 from seq2attn.data.corpora import CORPORA
+from seq2attn.data.readers import PlainTextConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.sweep.config import Axes, SubGrid, SweepConfig, expand, trial_name
-from seq2attn.sweep.plan import SweepPlan, load_plan
+from seq2attn.sweep.config import Axes, Choices, SubGrid, SweepConfig, expand, trial_name
+from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun, load_plan
 
 FOLDER = Path("configs/reproduce")
 """Folder of the recipes, relative to the working directory."""
 Figure = Literal["bleu-by-length", "alignments"]
 
 
-def _check_published(
-    axes: Axes, trials: Sequence[SubGrid] | None, published: Mapping[str, Mapping[str, float]]
-) -> list[FieldError]:
-    names = [trial_name(trial) for trial in (*expand(axes, trials), *expand(axes, None))]  # `trials` may leave some out
+def _check_published(axes: Axes, published: Mapping[str, Mapping[str, float]]) -> list[FieldError]:
+    choices = {name: axis.choices for name, axis in axes.items()}
+    grids = [{name: choices[name] for name in some} for n in range(len(axes)) for some in combinations(axes, n + 1)]
+    names = [trial_name(trial) for trial in expand(axes, grids)]  # `trials` may leave some out
     unknown = [name for name in published if name not in names]
     return [FieldError("published", f"there is no trial `{name}`{suggest_or_list(name, names)}") for name in unknown]
+
+
+def _check_teacher(axes: Axes, trials: Sequence[SubGrid] | None, teacher: Choices | None) -> list[FieldError]:
+    names = [trial_name(trial) for trial in expand(axes, trials)]
+    if teacher is None or teacher in expand(axes, trials):
+        return []
+    return [FieldError("teacher", f"is none of the trials{suggest_or_list(trial_name(teacher), names)}")]
 
 
 def _check_corpus(corpus: str | None) -> list[FieldError]:
@@ -39,7 +48,7 @@ def _check_corpus(corpus: str | None) -> list[FieldError]:
 class RecipeConfig(SweepConfig):
     """A sweep with the published numbers that it reproduces."""
 
-    rules = (*SweepConfig.rules, _check_published, _check_corpus)
+    rules = (*SweepConfig.rules, _check_published, _check_teacher, _check_corpus)
 
     title: str
     """Heading of the report."""
@@ -57,6 +66,9 @@ class RecipeConfig(SweepConfig):
     """Each trial adds something to the one above: the report has the differences."""
     deviations: Annotated[tuple[str, ...], Field(min_length=1)]
     """Known differences from the paper, a sentence each."""
+    teacher: Choices | None = None
+    """The trial whose models, an ensemble of all seeds, translate its training text. The translations are `distilled/`
+    in the folder of the recipe, for the trials that have them in `data.train` (Kim & Rush 2016)."""
     figures: tuple[Figure, ...] = ()
     """bleu-by-length: BLEU of all trials by source length, on each test set; alignments: attention weights of the
     baseline for the first four sentences of the test sets with 10 to 20 words."""
@@ -74,6 +86,26 @@ class Recipe:
     def corpus_folder(self) -> Path:
         """The folder of the training text."""
         return self.plan.baseline.experiment.data.train[0].files[0].parent
+
+    @property
+    def distilled_folder(self) -> Path:
+        """The folder of the teacher's translations."""
+        return self.config.folder / "distilled"
+
+    @property
+    def teachers(self) -> list[TrialRun]:
+        """The runs of the teacher, one per seed; none without a teacher."""
+        return [run for run in self.plan.runs if run.trial.choices == self.config.teacher]
+
+    @property
+    def students(self) -> tuple[Trial, ...]:
+        """The trials that train on the teacher's translations."""
+        folder = self.distilled_folder.resolve()
+        return tuple(
+            trial
+            for trial in self.plan.trials
+            if any(folder in file.resolve().parents for one in trial.experiment.data.train for file in one.files)
+        )
 
 
 def find_recipe(name: str) -> Path:
@@ -120,4 +152,19 @@ def _mistakes(recipe: Recipe) -> list[str]:
         mistakes.append("`metric: paper_bleu` needs `evaluation.paper_bleu` in the base or in `changes`")
     if "alignments" in config.figures and isinstance(experiment.model.decoder, FixedContextDecoderConfig):
         mistakes.append("`figures: [alignments]` needs a baseline with attention")
+    return mistakes + _teacher_mistakes(recipe)
+
+
+def _teacher_mistakes(recipe: Recipe) -> list[str]:
+    if not recipe.teachers:
+        return []
+    mistakes, teacher = [], recipe.teachers[0].trial
+    corpora = teacher.experiment.data.train
+    if not (len(corpora) == 1 and isinstance(corpora[0], PlainTextConfig)):
+        mistakes.append(f"`teacher`: {teacher.name} should have one `data.train` of kind `plain`, which it translates")
+    if not recipe.students:
+        file, advice = recipe.distilled_folder / "source.txt", "or set `teacher` to null"
+        mistakes.append(f"`teacher`: no trial has its translations, {file}, in `data.train`; add them, {advice}")
+    elif teacher in recipe.students:
+        mistakes.append(f"`teacher`: {teacher.name} has its own translations in `data.train`")
     return mistakes

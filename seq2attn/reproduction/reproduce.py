@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.corpora import fetch_corpus
 from seq2attn.data.train_tokenizers import Log
-from seq2attn.errors import UserError
+from seq2attn.errors import RunError, UserError
+from seq2attn.inference.ensemble import load
+from seq2attn.inference.synthetic_corpus import SyntheticCorpus
+from seq2attn.io.files import remove_dir
 from seq2attn.reproduction.recipe import Recipe
 from seq2attn.reproduction.report import write_report
+from seq2attn.run_directory import RunDirectory
+from seq2attn.sweep.record import read_record
 from seq2attn.sweep.run_sweep import FinishedRun, run_sweep, write_leaderboard
 from seq2attn.visualization.figure import check_picture
 
@@ -20,7 +27,7 @@ def reproduce(
 
     Raises:
         DataError: the corpus, or a text of it, cannot be fetched.
-        RunError: trainings of another config, unless `redo`, which repeats them.
+        RunError: trainings of another config, or translations of other models, unless `redo`, which repeats them.
         UserError: a mirror for a recipe without a corpus; figures without matplotlib.
     """
     folder = recipe.config.folder
@@ -31,8 +38,39 @@ def reproduce(
         log(f"{recipe.corpus_folder}: {len(fetched.new)} files new, {len(fetched.present)} already right")
     elif mirror is not None:
         raise UserError(f"{recipe.plan.path}: has no `corpus` to copy from --mirror")
-    failures = run_sweep(recipe.plan, jobs, log, redo=redo)
+    failures = _train(recipe, jobs, log, redo=redo)
     write_leaderboard(recipe.plan, log)
     markdown = write_report(recipe)
     log(f"report: {folder / 'report.html'} (and .md, .json)")
     return markdown, failures
+
+
+def _train(recipe: Recipe, jobs: int, log: Log, *, redo: bool) -> list[FinishedRun]:
+    """Train all trials, those that train on translations of the teacher last; return the trainings that failed."""
+    students, folder = recipe.students, recipe.distilled_folder
+    if folder.exists() and not redo and any(read_record(run.folder) is None for run in recipe.teachers):
+        raise RunError(f"{folder}: holds translations of other models; repeat them by --redo, or give another `folder`")
+    others = tuple(trial for trial in recipe.plan.trials if trial not in students)
+    failures = run_sweep(replace(recipe.plan, trials=others), jobs, log, redo=redo)
+    if not students:
+        return failures
+    if any(failure.run in recipe.teachers for failure in failures):
+        log(f"{', '.join(student.name for student in students)}: not trained, as a training of the teacher failed")
+        return failures
+    if redo:
+        remove_dir(folder)
+    _distill(recipe, log)
+    return failures + run_sweep(replace(recipe.plan, trials=students), jobs, log, redo=redo)
+
+
+def _distill(recipe: Recipe, log: Log) -> None:
+    """Translate the training text of the teacher with all of its models as an ensemble (Kim & Rush 2016)."""
+    experiment = recipe.teachers[0].trial.experiment
+    runs = [RunDirectory(run.folder) for run in recipe.teachers]
+    first, *others = (run.folder for run in runs)
+    translator = load(first, ensemble=others, allow_code=plugin_modules(experiment))
+    text = experiment.data.train[0].files[0]
+    log(f"{recipe.distilled_folder}: translations of {text} by {', '.join(map(str, recipe.teachers))}")
+    corpus = SyntheticCorpus(recipe.distilled_folder, text, "source")
+    report = corpus.make(runs, translator, experiment.search, experiment.data.filters)
+    log(f"{recipe.distilled_folder}: {report}")

@@ -46,7 +46,7 @@ def test_only_missing_translations_are_made(invoke: Invoke, toy: Toy, tmp_path: 
 
 Change = Callable[[Path], object]
 CHANGES: tuple[tuple[tuple[str, ...], Change | None, str], ...] = (
-    (("--beam", "3"), None, "another search; give another --output"),
+    (("--beam", "3"), None, "another search; remove the folder"),
     (("--precision", "bfloat16"), None, "another engine;"),
     (("--tag", "2en"), None, "does not know the tag `2en`"),
     ((), lambda home: write_lines(home / "lines", ["alt"]), "another text;"),
