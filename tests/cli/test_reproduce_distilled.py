@@ -74,6 +74,8 @@ def test_another_ensemble_is_another_text(reproduced: tuple[Path, Done], invoke:
     )
     assert results(tmp_path) == before
     done = invoke("reproduce", "toy", "--seeds", "1", "--redo")
+    changed = {name for name, time in results(tmp_path).items() if before[name] != time}
+    assert changed == {"luong+distilled/seed-1"}
     assert "by luong seed 1\n" in done.err
 
 
