@@ -33,10 +33,10 @@ def _check_published(axes: Axes, published: Mapping[str, Mapping[str, float]]) -
 
 
 def _check_teacher(axes: Axes, trials: Sequence[SubGrid] | None, teacher: Choices | None) -> list[FieldError]:
-    names = [trial_name(trial) for trial in expand(axes, trials)]
-    if teacher is None or teacher in expand(axes, trials):
+    if teacher is None or teacher in (known := expand(axes, trials)):
         return []
-    return [FieldError("teacher", f"is none of the trials{suggest_or_list(trial_name(teacher), names)}")]
+    hint = suggest_or_list(trial_name(teacher), map(trial_name, known))
+    return [FieldError("teacher", f"is none of the trials{hint}")]
 
 
 def _check_corpus(corpus: str | None) -> list[FieldError]:

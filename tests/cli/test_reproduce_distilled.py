@@ -42,7 +42,7 @@ def test_the_models_of_all_seeds_translate_the_training_text_together(
     assert json.loads((folder / "settings.json").read_text("utf-8"))["model"] == models
     runs, text = (teachers / "seed-1", "--ensemble", teachers / "seed-2"), reproduced[0] / "text/train.de"
     invoke("distill", *runs, "--source", text, "-o", tmp_path / "again")
-    for name in ("source.txt", "target.txt"):
+    for name in ("settings.json", "report.json", "source.txt", "target.txt"):
         assert (folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
