@@ -21,11 +21,13 @@ REPEAT_WINDOW = 1.0
 
 
 class StopRequest:
-    """A request to end this session. As a context it records signals; a second signal exits at once."""
+    """A request to end this session: by a time limit from now on, or a signal.
 
-    def __init__(self, time_limit: Duration | None = None, start: float | None = None) -> None:
-        start = time.monotonic() if start is None else start
-        self._deadline = None if time_limit is None else start + time_limit.seconds
+    As a context it records signals; a second signal exits at once.
+    """
+
+    def __init__(self, time_limit: Duration | None = None) -> None:
+        self._deadline = None if time_limit is None else time.monotonic() + time_limit.seconds
         self._signal: int | None = None
         self._signal_time = 0.0
         self._previous_handlers: dict[int, Any] = {}

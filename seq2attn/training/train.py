@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from typing import Any, Literal
 
@@ -62,7 +61,8 @@ def train(
         RunError: the run already has a training, there is none to resume, or another process is training in it.
         TrainingInterrupted: a signal or `training.time_limit` ended it early; the checkpoint is saved.
     """
-    start, device = time.monotonic(), training_device(config.training.device)
+    stop = StopRequest(config.training.time_limit)
+    device = training_device(config.training.device)
     allow_code(plugin_modules(config))  # plug-ins in the user's own config are trusted
     run = RunDirectory(config.run_dir)
     _check(config, is_resumed=bool(resume and checkpoint_folders(run.folder)))
@@ -93,7 +93,6 @@ def train(
         try:
             for note in notes:
                 reporter.log_session(note)
-            stop = StopRequest(config.training.time_limit, start)
             trainer = _build_trainer(config, run, world, reporter, since, stop, keeps_optimizer=keeps_optimizer)
             with stop:  # before, there is nothing to save, and a signal ends the process
                 trainer.train()

@@ -101,7 +101,7 @@ def trainer_of(run, objective, state, rank=0):
     logger = MetricsLogger(run, is_main_process=False, since=None, tensorboard=False)
     parts = objective, torch.optim.SGD(parameter_groups(objective, {}), lr=0.1), state
     context = DistributedContext(rank, 1, torch.device("cpu"))
-    return Trainer(run.load_config(), run, load_prepared(run.folder), *parts, context, logger, StopRequest(None, 0.0))
+    return Trainer(run.load_config(), run, load_prepared(run.folder), *parts, context, logger, StopRequest())
 
 
 def test_an_update_has_the_methods_of_its_config_its_number_and_the_baseline_so_far(corpus):
