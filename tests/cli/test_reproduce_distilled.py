@@ -88,6 +88,19 @@ def test_without_a_teacher_there_are_no_students(invoke: Invoke, tmp_path: Path,
     assert not (tmp_path / "runs/sweep/distilled").exists()
 
 
+def test_the_failure_of_another_trial_leaves_the_students(
+    reproduced: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None
+) -> None:
+    shutil.copytree(reproduced[0], tmp_path, dirs_exist_ok=True)
+    translations = tmp_path / "runs/sweep/distilled/target.txt"
+    before = translations.read_bytes()
+    shutil.rmtree(translations.parent)
+    trials = "trials=[{model: [luong, fixed]}, {model: luong, text: distilled}]"
+    done = invoke("reproduce", "toy", "--seeds", "2", "--set", trials, code=1)
+    assert translations.read_bytes() == before
+    assert "Not finished: fixed seed 1, fixed seed 2." in done.out
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
