@@ -216,6 +216,17 @@ def test_filters(tmp_path: Path, data: DataConfig) -> None:
     assert prepared.train.parts[0].report == FilterReport(10, 9, unbalanced=1)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "reason"), [((0, 9), "empty"), ((1, 9), "too_long"), ((1, 5), "unbalanced"), ((3, 5), "num_kept")]
+)
+def test_a_pair_is_counted_once(lengths: tuple[int, int], reason: str) -> None:
+    pair = EncodedPair(("a", "b"), ([7] * lengths[0], [7] * lengths[1]))
+    pair_filter = PairFilter(FiltersConfig(max_length=5, max_length_ratio=2, drop_duplicates=True))
+    [*pair_filter.filter([pair, pair])]
+    counts = {"num_kept": 0, reason: 2} if reason != "num_kept" else {"num_kept": 1, "duplicate": 1}
+    assert pair_filter.report == FilterReport(num_read=2, **counts)
+
+
 def test_pairs_with_another_line_break_are_no_duplicates() -> None:
     pairs = [EncodedPair(text, ([4], [5])) for text in (("a\nb", "c"), ("a", "b\nc"), ("a\nb", "c"))]
     assert [*PairFilter(FiltersConfig(drop_duplicates=True)).filter(pairs)] == pairs[:2]
