@@ -21,10 +21,7 @@ REPEAT_WINDOW = 1.0
 
 
 class StopRequest:
-    """A request to end this session: by a time limit from now on, or a signal.
-
-    As a context it records signals; a second signal exits at once.
-    """
+    """A request to end this session. As a context it records signals; a second signal exits at once."""
 
     def __init__(self, time_limit: Duration | None = None) -> None:
         self._deadline = None if time_limit is None else time.monotonic() + time_limit.seconds

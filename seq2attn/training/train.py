@@ -61,8 +61,7 @@ def train(
         RunError: the run already has a training, there is none to resume, or another process is training in it.
         TrainingInterrupted: a signal or `training.time_limit` ended it early; the checkpoint is saved.
     """
-    stop = StopRequest(config.training.time_limit)
-    device = training_device(config.training.device)
+    stop, device = StopRequest(config.training.time_limit), training_device(config.training.device)
     allow_code(plugin_modules(config))  # plug-ins in the user's own config are trusted
     run = RunDirectory(config.run_dir)
     _check(config, is_resumed=bool(resume and checkpoint_folders(run.folder)))

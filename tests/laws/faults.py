@@ -46,6 +46,22 @@ class Blind:
             return FixedContextDecoder(self, input_dim, encoder.final_dim)
 
 
+class Slow(_GRU):
+    """A GRU that takes 100 seconds to build, by a clock that counts `seconds`."""
+
+    seconds = 0.0
+
+    class Config(seq2attn.Config):
+        kind: str
+
+        def build(self, input_dim: int) -> Encoder:
+            Slow.seconds += 100
+            return Slow(self, input_dim)
+
+    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+        return self.gru(embedded, mask)
+
+
 class Faulty(_GRU):
     """A GRU with NaN or Inf in the states or gradients of one micro-batch of some updates, with the seed 1.
 

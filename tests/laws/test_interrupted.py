@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.train import train
+from tests.laws.faults import Slow
 from tests.laws.small import BPE_DROPOUT, MODELS, WORD_TOKENIZERS, assert_same, content, trained
 
 LAST = {"keep_last": 2, "keep_best": 2, "average": "last"}
@@ -90,6 +92,16 @@ def test_a_training_interrupted_after_every_update_equals_an_uninterrupted_one(c
     assert sum(" # stopped by training.time_limit after update " in line for line in lines) == count
     assert sum(" # resuming after update " in line for line in lines) == count
     assert sum(" # starting: " in line for line in lines) == 1
+
+
+def test_the_time_limit_includes_the_preparation(corpus, monkeypatch):
+    monotonic = time.monotonic
+    monkeypatch.setattr(Slow, "seconds", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + Slow.seconds)
+    model = {**MODELS["recurrent"], "encoder": {"kind": "tests.laws.faults:Slow"}}  # built for the check, and again
+    with pytest.raises(TrainingInterrupted):
+        trained(corpus, "run", model=model, max_duration=["9 updates"], time_limit="200 seconds")
+    assert [c.train_state.update for c in list_checkpoints(corpus / "run")] == [1]
 
 
 def test_checkpoints_of_interruptions_are_not_ranked_or_averaged(corpus):
