@@ -194,7 +194,8 @@ class SyntheticCorpus:
             counts = asdict(pair_filter.report) | left_out
             report = SyntheticReport(**counts | {"num_read": counts["num_read"] + left_out.total()})
             if not report.num_kept:
-                raise DataError(f"{self.text}: no pair is left: {report}; see --min-log-prob and `data.filters`")
+                options = "`data.filters`" if min_log_prob is None else "--min-log-prob and `data.filters`"
+                raise DataError(f"{self.text}: no pair is left: {report}; see {options}")
             (self.folder / SOURCE).unlink(missing_ok=True)  # the last of the files to be replaced
             write_json(self.folder / REPORT, asdict(report))
         return report

@@ -87,6 +87,9 @@ def test_filters_of_one_set_of_translations(
     """A higher minimum leaves out more, and nothing but what is below it. Nothing is translated again."""
     invoke("distill", toy.run, *DISTILL)
     everything, before = read(tmp_path / "out"), contents(tmp_path / "out")
+    truncated = ("distill", toy.run, "--source", "lines", "-o", "all-truncated", "--set", "search.lengths.max_length=1")
+    error = invoke(*truncated, code=2)
+    assert "lines: no pair is left: kept 0 of 28 pairs" in error.err and error.err.endswith("; see `data.filters`\n")
     monkeypatch.setattr(synthetic_corpus.Translator, "translate_iterable", None)
     scores = sorted({score for *_, score in everything})
     assert len(scores) > 5
@@ -104,6 +107,7 @@ def test_filters_of_one_set_of_translations(
     assert 0 < report(tmp_path / "out")["too_long"] < len(everything)
     error = invoke("distill", toy.run, *DISTILL, "--set", "data.filters.max_length=10", "--min-log-prob", "0", code=2)
     assert "lines: no pair is left: kept 0 of 28 pairs; left out: " in error.err and " unlikely" in error.err
+    assert error.err.endswith("; see --min-log-prob and `data.filters`\n")
     invoke("distill", toy.run, *DISTILL)
     assert contents(tmp_path / "out") == before
 
