@@ -16,6 +16,8 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import WORD_END, WORD_START, NormalizeConfig
 from seq2attn.tokenizers.vocabulary import UNK
 
+AT_WORD_END = regex.compile(WORD_END)
+
 
 @dataclass(frozen=True)
 class Term:
@@ -73,11 +75,18 @@ class Glossary:
     def find(self, text: str) -> list[Term]:
         """The target terms of the source terms in a text, each once; of overlapping source terms the longest."""
         text, spans = self.source.normalize(self.split_tag(text)[1]), list[tuple[int, int]]()
-        matches = self._pattern.finditer(text, overlapped=True)
-        for start, end in sorted((match.span() for match in matches), key=lambda span: (span[0] - span[1], span)):
+        for start, end in sorted(self._matches(text), key=lambda span: (span[0] - span[1], span)):
             if all(end <= other_start or other_end <= start for other_start, other_end in spans):
                 spans.append((start, end))
         return list(dict.fromkeys(self.terms[text[start:end]] for start, end in sorted(spans)))
+
+    def _matches(self, text: str) -> Iterator[tuple[int, int]]:
+        """Start and end of each source term in a text; they may overlap."""
+        for longest in self._pattern.finditer(text, overlapped=True):  # of those with the same start
+            start = longest.start()
+            for end in range(start + 1, longest.end() + 1):
+                if text[start:end] in self.terms and AT_WORD_END.match(text, end):
+                    yield start, end
 
     @cached_property
     def _pattern(self) -> regex.Pattern[str]:

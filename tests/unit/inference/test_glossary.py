@@ -66,15 +66,17 @@ def test_terms_are_compared_as_the_tokenizers_normalize_them(tmp_path: Path) -> 
     ("text", "found"),
     [
         ("das alte Haus am großen See", "W Y"),  # not `alte Haus`, which begins before the longest, nor `am` in it
-        ("das alte Haus am See", "W X Z"),
+        ("das alte Haus am See", "U Z"),
+        ("das alte Hausboot am See", "W Z"),
         ("Haus am großen See am Haus am großen See", "Y Z"),
+        ("ein Haus am großen See", "Y"),  # not `ei`, which begins as `ein Haus` does
     ],
 )
 def test_of_terms_that_overlap_the_longest_counts(tmp_path: Path, text: str, found: str) -> None:
-    (tmp_path / "terms").write_text("alte Haus\tX\nHaus am großen See\tY\nam\tZ\ndas\tW\n", encoding="utf-8")
-    tokenizers = TOKENIZERS[0], WordTokenizerConfig().train(["W X Y Z"])
-    terms = Glossary.load(tmp_path / "terms", tokenizers).find(text)
-    assert " ".join(term.text for term in terms) == found
+    terms = "alte Haus\tX\nHaus am großen See\tY\nam\tZ\ndas\tW\ndas alte Haus\tU\nein Haus\tV\nei\tV\n"
+    (tmp_path / "terms").write_text(terms, encoding="utf-8")
+    tokenizers = TOKENIZERS[0], WordTokenizerConfig().train(["U V W X Y Z"])
+    assert " ".join(term.text for term in Glossary.load(tmp_path / "terms", tokenizers).find(text)) == found
 
 
 @pytest.mark.parametrize(
