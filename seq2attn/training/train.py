@@ -165,10 +165,11 @@ def _build_trainer(
     log(_start_message(model, world, state))
     objective = build_loss(model, config, prepared)
     _check_guided_alignment(objective)
-    seed, train_set = config.training.seed, prepared.train
-    # BPE-dropout makes an epoch longer; its segmentation takes minutes for a million pairs
-    corpus = train_set.epoch_corpus(seed, 0) if has_auto(config.training) else train_set.corpus
-    rows = train_set.rows(seed, 0)
+    train_set = prepared.train
+    # BPE-dropout makes an epoch longer; its segmentation takes minutes for a million pairs. The seed is 0 so that runs
+    # with different seeds have the same schedule.
+    corpus = train_set.epoch_corpus(0, 0) if has_auto(config.training) else train_set.corpus
+    rows = train_set.rows(0, 0)
     if config.training.batch.tokens == "fit":
         if world.device.type != "cuda":
             raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from seq2attn.config.duration import Duration
 from seq2attn.errors import TrainingInterrupted
+from seq2attn.experiment import ExperimentConfig
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, has_auto, resolve_auto, time_limit_warning
 from seq2attn.training.config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
@@ -20,8 +21,19 @@ from seq2attn.training.lr_schedules import (
     NoamScheduleConfig,
     SchedulePoint,
 )
+from seq2attn.training.train import train
 from seq2attn.training.train_state import TrainState
-from tests.laws.small import BPE_DROPOUT, assert_same, last_weights, log_of, metrics, train_in_two_processes, trained
+from tests.laws.small import (
+    BPE_DROPOUT,
+    WORD_TOKENIZERS,
+    assert_same,
+    content,
+    last_weights,
+    log_of,
+    metrics,
+    train_in_two_processes,
+    trained,
+)
 
 AUTO = {"kind": "inverse-sqrt"}
 ALONE = DistributedContext(rank=0, size=1, device=torch.device("cpu"))
@@ -179,12 +191,26 @@ def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
     options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "report_every": 1}
     run = trained(corpus, "run", max_duration=["2 epochs"], **options)
     total, totals = run.load_config().training.lr_schedule.total_updates, set()
-    assert total == pytest.approx(metrics(run, "train")[-1]["update"], rel=0.05)
+    assert total == pytest.approx(metrics(run, "train")[-1]["update"], rel=0.1)
     for _ in range(4):
         with pytest.raises(TrainingInterrupted):
             trained(corpus, "run", max_duration=["9 epochs"], time_limit="0.001 seconds", resume=True, **options)
         run = RunDirectory(corpus / "run")
         totals.add(run.load_config().training.lr_schedule.total_updates)
+    assert len(totals) == 1
+
+
+@pytest.mark.parametrize(("repeat", "tokenizer"), [(1, BPE_DROPOUT), (0.7, WORD_TOKENIZERS)])
+def test_the_schedule_does_not_depend_on_the_seed(corpus, repeat, tokenizer):
+    """With BPE-dropout, and where pairs are sampled, each seed has another number of updates in its first epoch."""
+    totals = set()
+    for seed in range(6):
+        options = {"max_duration": ["9 epochs"], "time_limit": "0.001 seconds", "seed": seed}
+        config = content(corpus, f"seed-{seed}", tokenizer=tokenizer, lr_schedule=COSINE, **options)
+        config["data"]["train"]["repeat"] = repeat
+        with pytest.raises(TrainingInterrupted):
+            train(ExperimentConfig.model_validate(config))
+        totals.add(RunDirectory(corpus / f"seed-{seed}").load_config().training.lr_schedule.total_updates)
     assert len(totals) == 1
 
 
