@@ -38,7 +38,7 @@ def lock_directory(
     except OSError as error:
         raise RunError(f"{folder}: cannot be written to ({error.strerror}); {advice}") from None
     try:
-        if not _acquire(descriptor, time.monotonic() + timeout):
+        if not lock(descriptor, timeout):
             holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip() or "another process"
             raise RunError(f"{folder}: {holder} is at work in it; wait for its end, stop it, or {advice}")
         os.ftruncate(descriptor, 0)
@@ -48,7 +48,9 @@ def lock_directory(
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, deadline: float) -> bool:
+def lock(descriptor: int, timeout: float = 0.0) -> bool:
+    """Lock an open file, with at most `timeout` seconds of waiting; False if another process has locked it."""
+    deadline = time.monotonic() + timeout
     try:
         while not lock_descriptor(descriptor, blocking=False):
             if time.monotonic() > deadline:

@@ -48,7 +48,9 @@ def serve(files: dict[str, bytes]) -> Iterator[Server]:
                 state.num_failures -= 1
                 return self.send_error(503)
             if start >= len(content):
-                return self.send_error(416)
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(content)}")
+                return self.end_headers()
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()

@@ -8,6 +8,7 @@ import pytest
 
 from seq2attn.errors import UserError
 from seq2attn.io.download import download
+from seq2attn.io.lock import lock
 from tests.unit.data.file_server import Server, serve
 
 CONTENT = b"".join(hashlib.sha256(bytes([i])).digest() for i in range(200))
@@ -40,6 +41,23 @@ def test_the_file_is_complete_or_the_server_sends_all(
     (tmp_path / "part").write_bytes(CONTENT[:size])
     download(f"{server.url}/a/file", tmp_path / "part")
     assert server.ranges == [f"bytes={size}-"]
+    assert (tmp_path / "part").read_bytes() == CONTENT
+
+
+def test_a_longer_file_is_of_another_origin_and_replaced(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "part").write_bytes(b"old" + CONTENT)
+    download(f"{server.url}/a/file", tmp_path / "part", pauses=(0,))
+    assert server.ranges == [f"bytes={len(CONTENT) + 3}-", None]
+    assert (tmp_path / "part").read_bytes() == CONTENT
+
+
+def test_one_process_at_a_time_fetches_a_file(server: Server, tmp_path: Path) -> None:
+    with (tmp_path / "part").open("ab") as other:
+        assert lock(other.fileno())
+        with pytest.raises(UserError, match=r"part: another process fetches it; wait for its end"):
+            download(f"{server.url}/a/file", tmp_path / "part")
+    assert server.ranges == []
+    download(f"{server.url}/a/file", tmp_path / "part")
     assert (tmp_path / "part").read_bytes() == CONTENT
 
 
