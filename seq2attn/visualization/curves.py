@@ -12,12 +12,16 @@ MARKERS = "osD^vPX"
 
 
 def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path) -> None:
-    """Draw BLEU of each system by source length, above a histogram of the lengths.
+    """Draw BLEU of each line by source length, above histograms of the lengths: one for all lines of a test set.
 
-    The sentence counts are those of the first system. Raises UserError as `figure` does.
+    Raises UserError as `figure` does.
     """
-    with figure(path, width=7, height=4.6) as canvas:
-        upper, lower = canvas.subplots(2, 1, sharex=True, height_ratios=[4, 1])
+    histograms = dict[tuple[tuple[int, int, int], ...], str]()  # names of the first lines by their test sets
+    for name, buckets in lines.items():
+        histograms.setdefault(tuple((one.lowest, one.highest, one.sentences) for one in buckets), name)
+    with figure(path, width=7, height=3.7 + 0.9 * len(histograms)) as canvas:
+        ratios = [4, *[1] * len(histograms)]
+        upper, *lower = canvas.subplots(len(ratios), 1, sharex=True, height_ratios=ratios)
         for i, (name, buckets) in enumerate(lines.items()):
             upper.plot(
                 [bucket.mean_length for bucket in buckets],
@@ -32,13 +36,14 @@ def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path)
         upper.grid(axis="y", color="#E4E4E4", linewidth=0.7)
         upper.set_axisbelow(True)
         upper.legend(frameon=False)
-        first = next(iter(lines.values()))
-        lefts = [bucket.lowest - 0.5 for bucket in first]
-        widths = [bucket.highest - bucket.lowest + 1 for bucket in first]
-        bars = lower.bar(lefts, [b.sentences for b in first], widths, align="edge", color="#C8C8C8", edgecolor="w")
-        lower.bar_label(bars, fontsize=8, color="#666666", padding=1)
-        lower.margins(y=0.3)
+        for axes, (histogram, name) in zip(lower, histograms.items(), strict=True):
+            lefts, widths = [start - 0.5 for start, _, _ in histogram], [end - start + 1 for start, end, _ in histogram]
+            bars = axes.bar(lefts, [n for *_, n in histogram], widths, align="edge", color="#C8C8C8", edgecolor="w")
+            axes.bar_label(bars, fontsize=8, color="#666666", padding=1)
+            axes.margins(y=0.3)
+            axes.set_yticks([])
+            axes.set_ylabel("sentences")
+            if len(histograms) > 1:
+                axes.set_title(name, loc="right", fontsize=8, color="#666666", pad=2)
         units = dict.fromkeys(bucket.unit for buckets in lines.values() for bucket in buckets)
-        lower.set_yticks([])
-        lower.set_ylabel("sentences")
-        lower.set_xlabel(f"source length in {' or '.join(units)}")
+        lower[-1].set_xlabel(f"source length in {' or '.join(units)}")

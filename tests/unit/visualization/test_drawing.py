@@ -162,6 +162,21 @@ def test_bleu_by_length_is_drawn(tmp_path: Path):
     assert "source length in characters" in text and all(name in text for name in lines)
 
 
+def test_each_test_set_of_bleu_by_length_has_its_own_counts(tmp_path: Path):
+    short, long = (
+        [LengthBucket(start, start + 4, count, start + 2, Score("BLEU", 30, "")) for start, count in buckets]
+        for buckets in (((1, 132), (6, 305)), ((6, 203), (11, 197)))
+    )
+    for lines, expected in (
+        ({"short a": short, "short b": short}, ["132", "305"]),
+        ({"short a": short, "short b": short, "long a": long}, ["132", "305", "short a", "203", "197", "long a"]),
+    ):
+        draw_bleu_by_length(lines, tmp_path / "length.svg")
+        labels = re.findall(r"<!-- (.+) -->", (tmp_path / "length.svg").read_text(encoding="utf-8"))
+        histograms = labels[labels.index("sentences") :]
+        assert [label for label in histograms if label in lines or re.fullmatch(r"\d{3}", label)] == expected
+
+
 def test_all_lines_of_bleu_by_length_look_different(tmp_path: Path):
     bucket = LengthBucket(1, 9, 30, 5, Score("BLEU", 30, ""))
     draw_bleu_by_length({str(number): [bucket] for number in range(20)}, tmp_path / "length.svg")
