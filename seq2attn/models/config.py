@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PositiveInt, model_validator
@@ -19,8 +20,17 @@ from seq2attn.encoders.transformer import TransformerConfig, TransformerEncoderC
 from seq2attn.nn.rnn.stacked import RecurrentDecoderBaseConfig
 
 
+def _check_vectors(tie: str, source_vectors: Path | None, target_vectors: Path | None) -> list[FieldError]:
+    if tie != "all" or source_vectors is None or target_vectors is None:
+        return []
+    message = "with `tie: all`, both sides have one table; give only one of `source_vectors` and `target_vectors`"
+    return [FieldError("target_vectors", message)]
+
+
 class EmbeddingsConfig(Config):
     """Embeddings of source and target tokens."""
+
+    rules = (_check_vectors,)
 
     dim: PositiveInt = 256
     """Dimension of the embeddings, and width of Transformer layers."""
@@ -33,7 +43,7 @@ class EmbeddingsConfig(Config):
     word_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of whole tokens, whose embedding becomes zero (Sennrich et al. 2016)."""
     frozen_bos: bool = False
-    """Do not train the target embedding of BOS, with which a translation begins: in Marian's models it is zero."""
+    """No gradient for the target embedding of BOS, with which a translation begins: in Marian's models it is zero."""
     source_vectors: InputPath | None = None
     """Pretrained source word vectors: a GloVe or fastText text file."""
     target_vectors: InputPath | None = None

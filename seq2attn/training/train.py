@@ -84,7 +84,9 @@ def train(
                 config = _with_training(config, lr_schedule=before.training.lr_schedule)
             notes += changes
             keeps_optimizer = _same_optimizer_state(before.training, config.training)
-            notes += [] if keeps_optimizer else ["the new optimizer starts without a state"]
+            if not keeps_optimizer:
+                averages = "" if before.training.ema_decay is None else "; the weights continue from their averages"
+                notes.append(f"the new optimizer starts without a state{averages}")
         elif world.is_main_process:
             remove_kept_configs(run)
         tensorboard = config.training.tensorboard

@@ -6,8 +6,10 @@ import ssl
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from seq2attn.errors import DataError
+from seq2attn.models.config import EmbeddingsConfig
 from seq2attn.models.pretrained_vectors import load_vectors
 
 WORDS = {"house": [0.5, -1.0, 2.0], "Haus": [1.0, 0.0, 0.25], "äpfel": [3.0, 3.5, -4.0]}
@@ -85,3 +87,12 @@ def test_a_missing_or_truncated_file_is_named(tmp_path: Path):
     truncated.write_bytes(gzip.compress("\n".join(LINES).encode())[:-12])
     with pytest.raises(DataError, match=r"truncated\.gz: cannot be read"):
         load_vectors(truncated, ["a"], 3)
+
+
+def test_one_table_takes_one_file():
+    """The second file would replace the vectors of the first."""
+    files = {"source_vectors": "a.vec", "target_vectors": "b.vec"}
+    with pytest.raises(ValidationError, match="both sides have one table; give only one of `source_vectors`"):
+        EmbeddingsConfig(tie="all", **files)
+    for tie, one in (("output", files), ("all", {"source_vectors": "a.vec"}), ("all", {"target_vectors": "b.vec"})):
+        EmbeddingsConfig(tie=tie, **one)
