@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, WrapSerializer
@@ -89,6 +90,12 @@ class DataConfig(Config):
     """Test sets by name, for `evaluate`; never filtered. null removes those of an extended file, all or one."""
     filters: FiltersConfig = FiltersConfig()
     """Filters for training pairs."""
+
+    @property
+    def training_files(self) -> tuple[set[Path], set[Path]]:
+        """The files of the training sources and of the targets, where they are separate."""
+        corpora = [corpus for corpus in self.train if isinstance(corpus, PlainTextConfig)]
+        return {corpus.source for corpus in corpora}, {corpus.target for corpus in corpora}
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 
-from seq2attn.data.readers import PlainTextConfig
 from seq2attn.errors import UserError
 from seq2attn.inference.scoring import score_pairs
 from seq2attn.models import Seq2Seq
@@ -144,16 +143,12 @@ def _check_languages(run: RerankRun, tokenizers: Sequence[Tokenizer], scored: Se
 
 def _check_direction(run: RerankRun, folder: RunDirectory, first: RunDirectory) -> None:
     """Raises UserError if the training text of both runs shows that `run` has the other direction."""
-    (sources, targets), (first_sources, first_targets) = _training_files(folder), _training_files(first)
+    (sources, targets), (first_sources, first_targets) = (
+        one.load_config().data.training_files for one in (folder, first)
+    )
     same = bool(sources & first_sources or targets & first_targets)
     reverse = bool(sources & first_targets or targets & first_sources)
     if same != reverse and reverse != run.is_backward:
         direction = "the same direction as" if same else "the other direction than"
         message = f"by the files of `data.train` it was trained in {direction} {first.folder}"
         raise UserError(f"{run}: {message}; give {_option(not run.is_backward)}")
-
-
-def _training_files(run: RunDirectory) -> tuple[set[Path], set[Path]]:
-    """The files of the training sources and of the targets, where they are separate."""
-    corpora = [corpus for corpus in run.load_config().data.train if isinstance(corpus, PlainTextConfig)]
-    return {corpus.source for corpus in corpora}, {corpus.target for corpus in corpora}

@@ -46,6 +46,7 @@ from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
+from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS, UNK
 
 CHUNK = 4096
 """Lines that are translated together: at most so many are translated again after a kill."""
@@ -61,6 +62,7 @@ class SyntheticPair:
     target: str
     log_prob: float  # of the translation, per token and with EOS
     truncated: bool  # the translation has the maximum length, or is of the beginning of the line alone
+    unknown: bool  # the translation has unknown tokens
 
 
 _PAIR = TypeAdapter(SyntheticPair)
@@ -78,6 +80,7 @@ class SyntheticReport(FilterReport):
     """Numbers of pairs that were kept, and left out by reason."""
 
     truncated: int = 0
+    unknown: int = 0
     unlikely: int = 0
 
 
@@ -104,11 +107,12 @@ class SyntheticCorpus:
         `runs`: those that the translator was loaded from.
 
         Raises: DataError for text that cannot be used, or if no pair is left; UserError for a folder with other
-        translations.
+        translations, and for a run that was trained to write this text.
         """
         if self.to is not None:
             translator = translator.with_target_language(self.to)
         check_tag(translator.source, self.tag)
+        self._check_direction(runs[0])
         check_regular(PlainTextConfig.of_files(self.text, self.text))
         num_lines = sum(1 for _ in read_lines(self.text))
         settings = {
@@ -125,6 +129,13 @@ class SyntheticCorpus:
         with self._open(settings):
             self._translate(translator, search, num_lines)
             return self._filter(translator, filters, min_log_prob)
+
+    def _check_direction(self, run: RunDirectory) -> None:
+        sources, targets = run.load_config().data.training_files
+        text = self.text.resolve()
+        if text in {file.resolve() for file in targets - sources}:
+            message = f"by `data.train`, {run.folder} was trained to translate into this text"
+            raise UserError(f"{self.text}: {message}; give a run of the other direction")
 
     @contextmanager
     def _open(self, settings: dict[str, Any]) -> Iterator[None]:
@@ -165,7 +176,8 @@ class SyntheticCorpus:
         texts = (line, translation.text) if self.side == "source" else (translation.text, line)
         num_tokens = len(translation.tokens) + max(1, len(translation.segments))
         truncated = translation.truncated or len(translation.segments) == 1  # a line that is split has several
-        return SyntheticPair(*texts, round(translation.log_prob / num_tokens, 4), truncated)
+        log_prob = round(translation.log_prob / num_tokens, 4)
+        return SyntheticPair(*texts, log_prob, truncated, SPECIAL_TOKENS[UNK] in translation.tokens)
 
     def _translations(self, start: int) -> Path:
         return self.folder / TRANSLATIONS / f"{start}.jsonl"
@@ -180,6 +192,8 @@ class SyntheticCorpus:
             for pair in self._read_pairs():
                 if pair.truncated:
                     left_out["truncated"] += 1
+                elif pair.unknown:
+                    left_out["unknown"] += 1
                 elif min_log_prob is not None and not pair.log_prob >= min_log_prob:
                     left_out["unlikely"] += 1
                 else:

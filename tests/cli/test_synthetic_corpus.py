@@ -204,7 +204,8 @@ def test_options_reach_the_translation(invoke: Invoke, tmp_path: Path, monkeypat
         assert entry.get("tag") == ("2en" if "--tag" in options else None)
         translated = invoke("translate", run, "-i", "lines", *search, *options).out.splitlines()
         if "--precision" not in options:  # whose results depend on the batches
-            assert [text for _, text, _ in read(tmp_path / f"out-{number}")] == [*filter(None, translated)]
+            kept = [text for text in translated if text and "<unk>" not in text]
+            assert [text for _, text, _ in read(tmp_path / f"out-{number}")] == kept
         invoke("back-translate", run, "--target", "lines", "-o", f"back-{number}", *search, *options)
         assert read(tmp_path / f"back-{number}", "target") == read(tmp_path / f"out-{number}")
         scores.append((tmp_path / f"out-{number}/scores.txt").read_bytes())
@@ -243,3 +244,28 @@ def test_a_pair_with_a_part_of_a_line_is_left_out(invoke: Invoke, tmp_path: Path
     assert any(is_long) and not all(is_long)
     assert not any(len(line) > limit for line, *_ in read(tmp_path / "truncate"))
     assert report(tmp_path / "truncate")["truncated"] >= sum(len(line) > limit for line in lines)
+
+
+def test_a_translation_with_unknown_words_is_left_out(invoke: Invoke, tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    write_lines(tmp_path / "lines", random_lines(40))
+    invoke("distill", run.folder, *DISTILL, "--set", "search.kind=sample")
+    files = sorted((tmp_path / "out/translations").iterdir(), key=lambda path: int(path.stem))
+    pairs = [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    complete = [pair for pair in pairs if not pair["truncated"] and pair["target"]]
+    known = [(pair["source"], pair["target"]) for pair in complete if "<unk>" not in pair["target"]]
+    assert [pair[:2] for pair in read(tmp_path / "out")] == known != []
+    assert report(tmp_path / "out")["unknown"] == len(complete) - len(known) > 0
+
+
+@pytest.mark.parametrize(("command", "side"), [("distill", "source"), ("back-translate", "target")])
+def test_a_run_that_was_trained_to_write_the_text_is_refused(
+    invoke: Invoke, toy: Toy, tmp_path: Path, command: str, side: str
+) -> None:
+    text = toy.folder / "text/train.en"
+    error = invoke(command, toy.run, f"--{side}", text, "-o", "out", code=2).err
+    assert error == (
+        f"error: {text}: by `data.train`, {toy.run} was trained to translate into this text; give a run of the other"
+        " direction\n"
+    )
+    assert not (tmp_path / "out").exists()
