@@ -23,7 +23,7 @@ from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_wit
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.input_checks import enumerate_lines
-from seq2attn.io.files import text_output
+from seq2attn.io.files import check_output, text_output
 from seq2attn.io.tables import format_table
 from seq2attn.io.terminal import print_warnings
 from seq2attn.models import Seq2Seq
@@ -93,7 +93,11 @@ class Aligner:
 
 
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> None:
-    """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments."""
+    """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments.
+
+    Raises UserError for an output that would replace an input.
+    """
+    check_output(to, *corpus.files)
     pairs = list(read_pairs_with_alignments(corpus))
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:

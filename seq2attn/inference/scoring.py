@@ -15,7 +15,7 @@ from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import UNTAGGED, enumerate_lines
-from seq2attn.io.files import text_output
+from seq2attn.io.files import check_output, text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import escape_breaks
 from seq2attn.models import Seq2Seq
@@ -71,8 +71,10 @@ def score_files(
 ) -> None:
     """Write a line for each pair of a corpus to a file or to standard output, and a summary to standard error.
 
-    Both files are read completely first, so that files of different lengths are refused. Raises: DataError.
+    Both files are read completely first, so that files of different lengths are refused. Raises: DataError; UserError
+    for an output that would replace an input.
     """
+    check_output(to, *corpus.files)
     pairs = list(corpus.pairs())
     print_warnings(_warnings(run, tokenizers, pairs, corpus.tag))
     log_probs = list[float]()

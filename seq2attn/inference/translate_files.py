@@ -17,7 +17,7 @@ from seq2attn.inference.glossary import TermCounts, load_glossary
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
-from seq2attn.io.files import STANDARD_STREAM, text_output
+from seq2attn.io.files import STANDARD_STREAM, check_output, text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import BOM, escape_breaks, open_lines, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
@@ -46,6 +46,7 @@ class TranslateOptions:
         """Raises UserError for options that exclude each other, or need another."""
         if self.sentences and self.input_file is not None:
             raise UserError("give sentences or --input, not both")
+        check_output(self.output_file, self.input_file, self.glossary)
         if self.attention is None:
             if self.attention_selection != AttentionSelection():
                 raise UserError("options of the attention picture need its file: --attention FILE")

@@ -144,6 +144,12 @@ def output(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def check_output(path: Path | None, *inputs: Path | None) -> None:
+    """Raises UserError for an output that would replace one of the inputs."""
+    if path is not None and path.is_file() and any(one and one.exists() and path.samefile(one) for one in inputs):
+        raise UserError(f"{path}: is an input of this command too; give another --output")
+
+
 @contextmanager
 def text_output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
     """Standard output, for None and `-`, or the text of a file as `output` writes it, compressed for .gz and .xz."""

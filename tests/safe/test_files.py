@@ -113,6 +113,30 @@ def test_evaluation_writes_inside_the_run(tmp_path: Path, invoke: Invoke) -> Non
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("command", "inputs"),
+    [
+        ("translate", ("--input", "--glossary")),
+        ("score", ("--source", "--target")),
+        ("align", ("--source", "--target", "--gold")),
+    ],
+)
+def test_an_output_does_not_replace_an_input(
+    tmp_path: Path, invoke: Invoke, command: str, inputs: tuple[str, ...]
+) -> None:
+    run = untrained(tmp_path)
+    for option in inputs:
+        (tmp_path / option).write_bytes(b"few\tare\n" if option == "--glossary" else b"0-0\n")
+    arguments = [command, run.folder, *(part for option in inputs for part in (option, tmp_path / option))]
+    (tmp_path / "link").symlink_to(tmp_path / inputs[0])
+    for output in (*inputs, "link"):
+        error = invoke(*arguments, "-o", tmp_path / output, code=2).err
+        assert error == f"error: {tmp_path / output}: is an input of this command too; give another --output\n"
+        assert all((tmp_path / option).stat().st_size > 3 for option in inputs)
+    invoke(*arguments, "-o", tmp_path / "new")
+    invoke(*arguments, "-o", tmp_path / "new")  # an earlier output
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, device])
 def test_endless_files_are_not_read(tmp_path: Path, invoke: Invoke, make: Callable[[Path], None]) -> None:
     config = TRANSFORMER_CONFIG.replace("dev: {kind: plain,", "dev: {kind: plain, alignment: links.txt,")
