@@ -133,7 +133,11 @@ def _differences(settings: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, 
     """The settings that are not equal in all runs, and their value in each."""
     keys = dict.fromkeys(key for values in settings.values() for key in values)
     by_key = {key: {run: values.get(key) for run, values in settings.items()} for key in keys}
-    return {key: values for key, values in by_key.items() if len({*map(repr, values.values())}) > 1}
+    different = {key: values for key, values in by_key.items() if len({*map(repr, values.values())}) > 1}
+    if "search.kind" in different:  # whose other options are not those of the other kind
+        shared = set[str].intersection(*({*values} for values in settings.values()))
+        different = {key: one for key, one in different.items() if key in shared or not key.startswith("search.")}
+    return different
 
 
 def _word_counts(run: RunDirectory, bleu: BLEU) -> dict[str, int]:

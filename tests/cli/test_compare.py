@@ -123,6 +123,14 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
     assert markdown.startswith("## short, 20 sentences") and "| run" in markdown and "**" in markdown
 
 
+def test_of_searches_of_two_kinds_only_shared_settings_are_compared(invoke: Invoke, toy: Toy, tmp_path: Path) -> None:
+    for run, option in (("beam", "--beam=2"), ("greedy", "--greedy")):
+        shutil.copytree(toy.run, tmp_path / run)
+        invoke("evaluate", run, option, "--set", f"search.lengths.max_length={len(run)}")
+    settings = re.findall("was translated with different settings: `(.*?)` is", invoke("compare", "beam", "greedy").out)
+    assert {*settings} == {"search.kind", "search.lengths"}
+
+
 def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path) -> None:
     """Neither the columns of a table nor marks of Markdown are made of it."""
     source = r"a | few *words* <of> `which` [are] \| not_many ~~many~~ &amp;"
