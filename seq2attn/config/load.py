@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from seq2attn.config.base import Config, FieldError
 from seq2attn.config.explain import locate, place_errors, validate
@@ -126,7 +126,8 @@ def _open(schema: Any) -> Any:
 def override(tree: YAMLTree, changes: YAMLTree, model: type[Config]) -> tuple[YAMLTree, list[str]]:
     """`changes` merged into `tree`, and a message for each component whose keys were dropped with its kind.
 
-    A component whose kind changes keeps the keys that the new kind has too.
+    A component whose kind changes keeps the keys that the new kind has too. Keys with their default are not mentioned:
+    the config of a run has all keys.
     """
     merged, dropped = merge(tree, changes), dict[Names, list[str]]()
     try:
@@ -138,7 +139,8 @@ def override(tree: YAMLTree, changes: YAMLTree, model: type[Config]) -> tuple[YA
             *above, key = path
             names = tuple(above)
             if _kind(changes, names) not in (None, _kind(tree, names)):
-                dropped.setdefault(names, []).append(key)
+                if not _is_default(tree, model, names, key):
+                    dropped.setdefault(names, []).append(key)
                 del merged.find(names)[1][key]
     return merged, [_describe(merged, names, keys) for names, keys in dropped.items()]
 
@@ -147,6 +149,18 @@ def _kind(tree: YAMLTree, names: Names) -> Any:
     """The kind of the component at `names`; None without one."""
     found, kind = tree.find((*names, "kind"))
     return kind if len(found) > len(names) else None
+
+
+def _is_default(tree: YAMLTree, model: type[Config], names: Names, key: Any) -> bool:
+    """True if the component at `names` of a valid config has the default value of `key`."""
+    try:
+        part: Any = model.model_validate(tree.data)
+    except ValidationError:
+        return False
+    for name in names:
+        part = getattr(part, str(name)) if isinstance(part, BaseModel) else part[name]
+    field = type(part).model_fields.get(key) if isinstance(part, BaseModel) else None
+    return field is not None and bool(getattr(part, key) == field.get_default(call_default_factory=True))
 
 
 def _describe(tree: YAMLTree, names: Names, dropped: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from seq2attn.cli import app
 from seq2attn.config.base import Config
 from seq2attn.config.hints import HINTS
-from seq2attn.config.load import load
+from seq2attn.config.load import dump, load
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 
@@ -137,6 +137,15 @@ class TestAnotherKind:
         encoder = load(write(WHOLE), ExperimentConfig, ["model.encoder.kind=lstm"]).model.encoder
         assert (encoder.kind, encoder.dim, encoder.layers) == ("lstm", 12, 2)
         assert capsys.readouterr().err == ""
+
+    def test_defaults_in_the_config_of_a_run_are_not_named(
+        self, write: Write, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        messages = []
+        for text in (WHOLE, dump(load(write(WHOLE), ExperimentConfig))):
+            load(write(text), ExperimentConfig, ["search.kind=greedy", "model.decoder.kind=bahdanau"])
+            messages.append(capsys.readouterr().err)
+        assert messages[0] == messages[1]
 
     @pytest.mark.parametrize("override", ["encoder={kind: lstm}", "decoder={kind: luong, dim: 8}", "encoder={}"])
     def test_a_mapping_means_the_same_as_in_a_file(self, write: Write, override: str, tmp_path: Path) -> None:
