@@ -23,7 +23,7 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.subwords import SubwordTokenizer
-from seq2attn.tokenizers.vocabulary import EOS
+from seq2attn.tokenizers.vocabulary import BOS, EOS, SPECIAL_TOKENS
 
 EXPORTED_KINDS = ("bpe", "unigram", "sentencepiece")
 SURROGATES = range(0xD800, 0xE000)
@@ -45,6 +45,7 @@ def export_tokenizers(
     languages = known_languages(experiment) or (None, None)
     content = {
         "tokenizer_class": "MarianTokenizer",
+        "bos_token": SPECIAL_TOKENS[BOS],  # `generate` begins with it
         "source_lang": languages[0],
         "target_lang": languages[1],
         "separate_vocabs": is_separate,
@@ -86,12 +87,14 @@ def _normalizer_spec(form: Literal["none", "nfc", "nfkc"], lowercase: bool) -> b
 
 
 def check_exported_tokenizer(source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
-    """Raises UserError if the tokenizer in the folder gives other ids than `source` for a line."""
+    """Raises UserError if the tokenizer in the folder gives other ids than `source`, or text for BOS and EOS."""
     from transformers import AutoTokenizer
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about sacremoses, which it does not call
         tokenizer = AutoTokenizer.from_pretrained(folder)
+    if text := tokenizer.decode([BOS, EOS], skip_special_tokens=True):
+        raise UserError(f"the exported tokenizer writes {text!r} for BOS and EOS")
     for line in filter(str.strip, lines):
         text = line
         if isinstance(source, SentencePieceTokenizer):
@@ -128,8 +131,10 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 {code}
 folder = "{folder}"
 tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder){adapt}
-lines = [{line} for line in Path("input.txt").read_text(encoding="utf-8").removesuffix("\\n").split("\\n")]
-output = model.generate(**tokenizer(lines, return_tensors="pt", padding=True))
-print(*tokenizer.batch_decode(output, skip_special_tokens=True), sep="\\n")
+lines = Path("input.txt").read_text(encoding="utf-8").removesuffix("\\n").split("\\n")
+sources = {{line: {line} for line in lines if line.strip()}}
+output = model.generate(**tokenizer([*sources.values()], return_tensors="pt", padding=True))
+translations = dict(zip(sources, tokenizer.batch_decode(output, skip_special_tokens=True)))
+print(*(translations.get(line, "") for line in lines), sep="\\n")
 ```
 """
