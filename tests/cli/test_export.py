@@ -18,6 +18,7 @@ CHANGES = (
     f"model.decoder={{kind: transformer, {SIZE}}}",
     "training={max_duration: [240 updates], optimizer: {lr: 0.008}, validation: {every: 120 updates, metric: loss}}",
 )
+LR_SCHEDULE = "training.lr_schedule={kind: cosine, warmup_updates: 20, total_updates: auto}"
 ENGINE = ("--engine", "ctranslate2")
 
 
@@ -58,7 +59,7 @@ def test_the_command_of_the_model_card(exported: tuple[Path, Done]) -> None:
 def test_a_program_of_transformers_translates_the_same(tmp_path: Path) -> None:
     """The program in the model card, in a process of its own."""
     write_toy(tmp_path)
-    changes = *CHANGES, "model.embeddings.tie=all"
+    changes = *CHANGES, "model.embeddings.tie=all", "training.max_duration=[480 updates]", LR_SCHEDULE
     invoke_in(tmp_path, "train", "toy.yaml", *(f"--set={change}" for change in changes))
     report = invoke_in(tmp_path, "export", "runs/toy", "--to", "huggingface", "--verify-with", "text/short.de").out
     assert re.search(r"^greedy +20 +100.00% +100.0%", report, re.MULTILINE)
