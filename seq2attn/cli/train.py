@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from functools import partial
 from typing import Annotated
@@ -97,7 +98,10 @@ def train(
         run_training(experiment, resume=resume or ("if-exists" if resume_if_exists else False), new_dev_set=new_dev_set)
     except TrainingInterrupted as interruption:
         command = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
-        typer.echo(f"resume with: {shlex.join(command)}", err=True)
+        rank = os.environ.get("RANK")
+        if rank in (None, "0"):
+            how = f"with: {shlex.join(command)}" if rank is None else "by the same torchrun command, with --resume"
+            typer.echo(f"resume {how}", err=True)
         raise typer.Exit(interruption.exit_code) from None
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
 
+from seq2attn.config.base import FieldError
 from seq2attn.config.explain import validate
 from seq2attn.config.load import load_with_locations, override, read_merged
 from seq2attn.config.yaml_tree import Diagnostic, Entry, YAMLTree, format_diagnostics, merge
@@ -15,6 +16,7 @@ from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
 from seq2attn.sweep.config import Choices, SweepConfig, expand, is_config, trial_name
+from seq2attn.training.initial_weights import check_parts
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,12 @@ def _merge_choices(base: YAMLTree, sweep: YAMLTree, choices: Choices) -> YAMLTre
 
 
 def _with_trials(diagnostic: Diagnostic, names: list[str]) -> Diagnostic:
-    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    message = f"{diagnostic.message} (in the trial {names[0]}{others})"
+    message = f"{diagnostic.message} (in {_join(names)})"
     return Diagnostic(message, diagnostic.start, diagnostic.end)
+
+
+def _join(names: list[str]) -> str:
+    return f"the trial {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _check(plan: SweepPlan) -> None:
@@ -142,12 +147,15 @@ def _check(plan: SweepPlan) -> None:
         mistakes.append("`evaluation.metrics` needs `bleu`, by which the trials are compared")
     if not first.experiment.data.test:
         mistakes.append(f"the trial {first.name} has no test sets (`data.test`)")
-    trials: dict[str, Trial] = {}
+    trials, unfit = dict[str, Trial](), dict[str, list[str]]()
     for trial in plan.trials:
         try:
             build_on_meta_device(trial.experiment.model, *assumed_vocab_sizes(trial.experiment.tokenizer))
+            check_parts(trial.experiment)
         except ConfigError as error:
-            mistakes.append(f"the trial {trial.name}: {error}")
+            unfit.setdefault(str(error), []).append(trial.name)
+        except FieldError as error:
+            unfit.setdefault(f"`{error.field}`: {error.message}", []).append(trial.name)
         same = trials.setdefault(trial.experiment.model_dump_json(exclude={"run_dir"}), trial)
         if same is not trial:
             mistakes.append(f"the trials {same.name} and {trial.name} are the same experiment; leave one out")
@@ -157,5 +165,6 @@ def _check(plan: SweepPlan) -> None:
         ):
             if value != expected:
                 mistakes.append(f"the trials {first.name} and {trial.name} have different {part}: no comparison")
+    mistakes += [f"{_join(names)}: {message}" for message, names in unfit.items()]
     if mistakes:
         raise ConfigError("\n".join(f"{plan.path}: {mistake}" for mistake in mistakes))

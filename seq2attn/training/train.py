@@ -83,6 +83,8 @@ def train(
             if not changes and since.train_state.num_processes == world.size:  # epochs differ with BPE-dropout
                 config = _with_training(config, lr_schedule=before.training.lr_schedule)
             notes += changes
+            if (before_size := since.train_state.num_processes) != world.size:
+                notes.append(f"processes: {before_size} before, {world.size} now; an update has another size")
             keeps_optimizer = _same_optimizer_state(before.training, config.training)
             if not keeps_optimizer:
                 averages = "" if before.training.ema_decay is None else "; the weights continue from their averages"

@@ -245,6 +245,12 @@ def test_mistakes_of_the_base_are_in_the_base(error_of):
     assert "the trial bigru+luong+own has no test sets (`data.test`)" in error_of(base=base)
 
 
+def test_names_of_parts_are_checked_before_the_first_training(error_of):
+    lines = error_of(base=BASE + "training: {frozen: [encodr]}\n").splitlines()
+    assert len([line for line in lines if "`training.frozen`: the model has no part `encodr`" in line]) == 1
+    assert "the trial bigru+luong+own and " in lines[0]
+
+
 def test_mistakes_across_components_and_trials(error_of):
     additive = "additive: {kind: additive, dim: 8}"
     message = error_of((additive, "additive: {kind: dot}"))

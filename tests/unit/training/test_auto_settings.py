@@ -228,9 +228,11 @@ def test_the_schedule_of_a_training_that_resumes_in_fewer_processes(corpus):
 
     run, codes, outputs = train_in_two_processes(corpus, "two", batch={"tokens": 64}, **options)
     assert codes == (75, 75) and "cosine schedule" in outputs[0], outputs
+    assert ["resume by the same torchrun command, with --resume" in output for output in outputs] == [True, False]
     together, alone = total(run), session("alone")
     assert together < alone
     assert session("two", resume=True) == 1 + alone - (alone // 4) // (together // 4)
+    assert "processes: 2 before, 1 now" in log_of(run) and "processes:" not in log_of(RunDirectory(corpus / "alone"))
 
 
 def test_a_cosine_schedule_that_a_time_limit_cuts_causes_a_warning():
