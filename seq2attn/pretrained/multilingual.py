@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seq2attn.errors import DataError
+from seq2attn.io.hf_folder import CONFIG_FILE
 from seq2attn.pretrained.bart import BART_NAMES, BART_OFFSET, POSITIONS, BartArchitecture, BartFamily
 from seq2attn.pretrained.family import OUR_START, TOKENIZER_FILE, ImportOptions
 from seq2attn.tokenizers.sentencepiece_model import find_languages, read_model_pieces, read_pieces
@@ -113,6 +114,15 @@ class M2M100(Multilingual):
         BART_NAMES, bias="", sinusoids=tuple(f"model.{side}coder.embed_positions.weights" for side in ("en", "de"))
     )
 
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        """Raises UserError with the file and the key that cannot be used."""
+        super().__init__(folder, config)
+        if self.tokenizer_settings.get("tokenizer_class") == "SMALL100Tokenizer":
+            raise DataError(
+                f"{folder / TOKENIZER_FILE}: `tokenizer_class` is that of SMaLL-100, whose sources begin with the"
+                " target language; it cannot be imported"
+            )
+
     def layers(self, options: ImportOptions) -> dict[str, Any]:
         """Settings that encoder and decoder share: the order of norms and the positions."""
         return {"norm_order": "pre", "position_offset": self.architecture.pad_token_id + 1}
@@ -152,6 +162,11 @@ class MBart(Multilingual):
             raise DataError(
                 f"{folder / TOKENIZER_FILE}: `tokenizer_class` is that of the first mBART, whose sources end with their"
                 " language; only mBART-50 can be imported"
+            )
+        if self.architecture.decoder_start_token_id != self.architecture.eos_token_id:
+            raise DataError(
+                f"{folder / CONFIG_FILE}: `decoder_start_token_id` is not EOS, as in translation models of the first"
+                " mBART; only mBART-50 can be imported"
             )
 
     def layers(self, options: ImportOptions) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -181,6 +181,15 @@ class SampleConfig(Config):
 SearchConfig = Annotated[GreedyConfig | BeamConfig | SampleConfig, Field(discriminator="kind")]
 
 
+def _check_overrides(overrides: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Raises UserError for an override of a key that an option of the call sets too; `given`: values of these."""
+    options = {"beam_size": "--beam", "num_samples": "--mbr", "lengths.long_inputs": "--long-inputs"}
+    for override in overrides:
+        key = override.partition("=")[0].removeprefix("search.")
+        if given.get(key) is not None:
+            raise UserError(f"--set {override}: has no effect with {options[key]}")
+
+
 def resolve_search(
     search: SearchConfig,
     *,
@@ -195,13 +204,14 @@ def resolve_search(
     `mbr`: minimum Bayes risk decoding with this number of samples. `overrides`: those that `search` was loaded with.
 
     Raises UserError when two kinds of search are given, for a beam of another size than configs may have, or that its
-    groups do not divide, and for overrides that the kind of search lacks.
+    groups do not divide, and for overrides of the same key or that the kind of search lacks.
     """
     if beam is not None and not 1 <= beam <= MAX_BEAM_SIZE:
         raise UserError(f"a beam has 1 to {MAX_BEAM_SIZE:,} hypotheses, not {beam:,}")
     given = {"--greedy": greedy, "--beam": beam is not None, "--mbr": mbr is not None}
     if sum(given.values()) > 1:
         raise UserError(f"{' and '.join(name for name in given if given[name])} exclude each other")
+    _check_overrides(overrides, {"beam_size": beam, "num_samples": mbr, "lengths.long_inputs": long_inputs})
     if long_inputs is not None:
         lengths = search.lengths.model_copy(update={"long_inputs": long_inputs})
         search = search.model_copy(update={"lengths": lengths})

@@ -48,6 +48,7 @@ def test_minimum_bayes_risk(invoke: Invoke, run: RunDirectory) -> None:
         ("--mbr", "search.beam_size=7"),
         ("--mbr", "search={kind: beam}"),
         ("--beam", "search.kind=sample"),
+        ("--beam", "search.beam_size=4"),
     ],
 )
 def test_a_value_of_another_search_is_refused(invoke: Invoke, run: RunDirectory, option: str, override: str) -> None:
@@ -55,6 +56,8 @@ def test_a_value_of_another_search_is_refused(invoke: Invoke, run: RunDirectory,
     for command in ("translate", "evaluate"):
         message = invoke(command, run.folder, *options, "--set", override, code=2, given="").err
         assert f"error: --set {override}: has no effect with {option}\n" in message
+    long_inputs = ("--long-inputs", "split", "--set", "search.lengths.long_inputs=truncate")
+    assert "no effect with --long-inputs" in invoke("translate", run.folder, *long_inputs, code=2, given="").err
     if option == "--beam":
         corpus = "--source", "text", "-o", "corpus"
         assert "no effect with" in invoke("distill", run.folder, *corpus, *options, "--set", override, code=2).err
@@ -72,7 +75,7 @@ def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
     covered = invoke(*command, "--set", "search.coverage_penalty=5", "--json", given=GIVEN).out
     assert json.loads(covered.splitlines()[0])["score"] < -1
     message = "`search.num_beam_groups`, 3, has to divide `beam_size`, which is 4"
-    assert message in invoke(*command, *groups, "--beam", "4", code=2).err
+    assert message in invoke(*command[:2], *groups, "--beam", "4", code=2).err
     assert "has to divide `beam_size`, which is 6" in invoke(*command, "--set", "search.num_beam_groups=4", code=2).err
 
 

@@ -20,6 +20,7 @@ FAMILIES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "marian": (make_marian, []),
     "nllb": (partial(make_m2m100, nllb=True), ["--from", "deu_Latn", "--to", "fra_Latn"]),
     "t5": (partial(make_t5, task_specific_params=TASKS), ["--to", "en"]),
+    "m2m100": (partial(make_m2m100, nllb=False), ["--from", "de", "--to", "en"]),
     "mbart": (make_mbart, ["--from", "de_DE", "--to", "en_XX"]),
     "pegasus": (make_pegasus, []),
     "bart": (make_bart, []),
@@ -135,10 +136,20 @@ MISTAKES["t5"] = {
     "gate": (config(feed_forward_proj="gated-gelu"), "{hf}: its weights lack `encoder.block.0.layer.1.De"),
     "kind": (config(model_type="marian"), "{hf}/config.json: "),
 }  # fmt: skip
+MISTAKES["m2m100"] = {
+    "SMaLL-100": (
+        content("tokenizer_config.json", '{"tokenizer_class": "SMALL100Tokenizer"}'),
+        "{hf}/tokenizer_config.json: `tokenizer_class` is that of SMaLL-100",
+    ),
+}  # fmt: skip
 MISTAKES["mbart"] = {
     "the first": (
         content("tokenizer_config.json", '{"tokenizer_class": "MBartTokenizer"}'),
         "{hf}/tokenizer_config.json: `tokenizer_class` is that of the first mBART",
+    ),
+    "a translation model of the first": (
+        config(decoder_start_token_id=9),
+        "{hf}/config.json: `decoder_start_token_id` is not EOS, as in translation models of the first mBART",
     ),
 }  # fmt: skip
 MISTAKES["pegasus"] = {
