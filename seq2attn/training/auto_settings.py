@@ -45,6 +45,11 @@ def has_auto(config: TrainingConfig) -> bool:
     return any(isinstance(value, str) for value in automatic)
 
 
+def total_is_auto(config: TrainingConfig) -> bool:
+    """True if the length of the training decides the length of its schedule: `total_updates: auto`."""
+    return getattr(config.lr_schedule, "total_updates", None) == "auto"
+
+
 def resolve_auto(
     config: TrainingConfig, lengths: Lengths, world: DistributedContext, state: TrainState, log: Callable[[str], None]
 ) -> TrainingConfig:

@@ -15,6 +15,7 @@ from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import read_bytes, write_bytes
 from seq2attn.run_directory import RunDirectory
+from seq2attn.training.auto_settings import total_is_auto
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 
 FIXED_PARTS = ("model", "tokenizer", "training.lora")
@@ -43,13 +44,13 @@ def config_before(checkpoint: Checkpoint, run: RunDirectory) -> ExperimentConfig
 
 def changes_since(
     checkpoint: Checkpoint, before: ExperimentConfig, run: RunDirectory, config: ExperimentConfig, *, new_dev_set: bool
-) -> list[str]:
+) -> dict[str, str]:
     """One line for each config key and text file that has changed since the checkpoint, whose config is `before`.
 
     Raises: RunError if the weights do not match the new config, or for another dev set without `new_dev_set`.
     """
     changes, moved = config_changes(before, config), _moved_files(before, config)
-    if getattr(config.training.lr_schedule, "total_updates", None) == "auto":  # its number is not known yet
+    if checkpoint.train_state.total_is_auto and total_is_auto(config.training):  # its number is not known yet
         changes.pop("training.lr_schedule.total_updates", None)
     for name in FIXED_PARTS:
         if lines := [line for key, line in changes.items() if f"{key}.".startswith(f"{name}.") and key not in moved]:
@@ -64,7 +65,7 @@ def changes_since(
             f"{run.folder}: its checkpoints were ranked on another dev set; restore it, or rank them again with"
             " --new-dev-set\n" + "\n".join(f"  {line}" for line in dev)
         )
-    return [*changes.values(), *train, *dev]
+    return changes | {f"text {number}": line for number, line in enumerate([*train, *dev])}
 
 
 def config_changes(before: Config, now: Config, name: str = "") -> dict[str, str]:

@@ -20,7 +20,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, UNK
-from seq2attn.training.auto_settings import has_auto, resolve_auto
+from seq2attn.training.auto_settings import has_auto, resolve_auto, total_is_auto
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
     Checkpoint,
@@ -48,6 +48,9 @@ from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
 
+UPDATE_PARTS = ("training.max_duration.", "training.batch.", "training.lr_schedule.", "data.train.", "data.filters.")
+"""Beginnings of the keys that change the number of updates."""
+
 
 def train(
     config: ExperimentConfig, *, resume: bool | Literal["if-exists"] = False, new_dev_set: bool = False
@@ -72,7 +75,7 @@ def train(
     ):
         configure_cuda(world.device, tf32=config.training.precision != "float32")
         since, notes = _find_checkpoint(run, world, resume=resume)
-        keeps_optimizer = True
+        keeps_optimizer, is_auto = True, total_is_auto(config.training)
         if since:
             before = config_before(since, run)
             config = _resolve_as_before(config, before)
@@ -80,9 +83,10 @@ def train(
             world.barrier()  # all processes have read the config, which is replaced now
             if world.is_main_process:
                 keep_config(run, since, has_changes=bool(changes))
-            if not changes and since.train_state.num_processes == world.size:  # epochs differ with BPE-dropout
+            changes_length = any(f"{key}.".startswith((*UPDATE_PARTS, "text ")) for key in changes)
+            if not changes_length and since.train_state.num_processes == world.size:  # epochs differ with BPE-dropout
                 config = _with_training(config, lr_schedule=before.training.lr_schedule)
-            notes += changes
+            notes += changes.values()
             if (before_size := since.train_state.num_processes) != world.size:
                 notes.append(f"processes: {before_size} before, {world.size} now; an update has another size")
             keeps_optimizer = _same_optimizer_state(before.training, config.training)
@@ -97,6 +101,7 @@ def train(
             for note in notes:
                 reporter.log_session(note)
             trainer = _build_trainer(config, run, world, reporter, since, stop, keeps_optimizer=keeps_optimizer)
+            trainer.state.total_is_auto = is_auto
             with stop:  # before, there is nothing to save, and a signal ends the process
                 trainer.train()
         finally:

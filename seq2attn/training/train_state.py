@@ -42,6 +42,7 @@ class TrainState:
     num_skipped: int = 0  # updates whose loss or gradient was not finite
     consecutive_skips: int = 0  # of these, the last in a row
     num_processes: int = 1
+    total_is_auto: bool = False  # the schedule has `total_updates: auto`, and config.yaml the number
     unreported_metrics: list[MetricsState] = field(default_factory=list)  # of each process, since the last report
 
     @property

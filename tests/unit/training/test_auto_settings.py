@@ -200,6 +200,27 @@ def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
     assert len(totals) == 1
 
 
+def test_other_changes_keep_the_schedule(corpus):
+    options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "max_duration": ["99 epochs"]}
+    totals = set()
+    for number in range(1, 4):
+        with pytest.raises(TrainingInterrupted):
+            trained(corpus, "run", time_limit="1 second", resume="if-exists", report_every=number, **options)
+        totals.add(RunDirectory(corpus / "run").load_config().training.lr_schedule.total_updates)
+    assert len(totals) == 1
+    assert "`training.report_every` was " in log_of(RunDirectory(corpus / "run"))
+
+
+def test_auto_in_the_place_of_a_number_is_followed(corpus):
+    options = {"batch": {"tokens": 64}, "max_duration": ["40 updates"], "time_limit": "0.001 seconds"}
+    for schedule in (COSINE | {"total_updates": 16}, COSINE):
+        with pytest.raises(TrainingInterrupted):
+            trained(corpus, "run", lr_schedule=schedule, resume="if-exists", **options)
+    run = RunDirectory(corpus / "run")
+    assert run.load_config().training.lr_schedule.total_updates == 40
+    assert 'config: `training.lr_schedule.total_updates` was 16 and is "auto"' in log_of(run)
+
+
 @pytest.mark.parametrize(("repeat", "tokenizer"), [(1, BPE_DROPOUT), (0.7, WORD_TOKENIZERS)])
 def test_the_schedule_does_not_depend_on_the_seed(corpus, repeat, tokenizer):
     """With BPE-dropout, and where pairs are sampled, each seed has another number of updates in its first epoch."""
