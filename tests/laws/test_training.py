@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shutil
 import time
 
 import numpy as np
@@ -144,6 +145,17 @@ def test_averages_are_means_of_checkpoints(corpus, kind, kept):
     message = r"has \d checkpoints, not 9; average fewer, .*`training.checkpoints.keep_best`"
     with pytest.raises(RunError, match=message):
         average_run(run.folder, last=None, best=9)
+
+
+def test_the_newest_checkpoints_have_no_gap(corpus):
+    """By default the best three are kept beside the newest two."""
+    validation = {"every": "2 updates", "metric": "loss"}
+    run = trained(corpus, "run", max_duration=["12 updates"], validation=validation, checkpoints={"keep_last": 9})
+    shutil.rmtree(run.folder / "checkpoints" / "00000008")
+    assert average_run(run.folder, last=2, best=None).endswith("00000010, 00000012")
+    with pytest.raises(RunError, match="of the newest 3 checkpoints, that of update 8 was removed; average fewer"):
+        average_run(run.folder, last=3, best=None)
+    average_run(run.folder, last=None, best=3)
 
 
 def test_without_kept_checkpoints_the_best_is_the_average(corpus):

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from torch import Tensor
 
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.lock import lock_directory
+from seq2attn.io.text_lines import read_lines
 from seq2attn.io.weights import tensor_specs
 from seq2attn.models.build import check_vocabularies
 from seq2attn.nn.lora import merge_adapters
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints, load_weights
 from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints, validated_checkpoints
+from seq2attn.training.metrics_logger import METRICS_FILE
 
 
 def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
     """Replace the weights for translation by the mean of the `last` or the `best` checkpoints. Returns a message.
 
-    Raises UserError unless exactly one of both is given, RunError if there are too few checkpoints.
+    Raises UserError unless exactly one of both is given, RunError if checkpoints are missing.
     """
     if (last is None) == (best is None):
         raise UserError("give either --last N or --best N")
@@ -35,6 +38,11 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
             f"{folder}: has {len(chosen)} checkpoints, not {count}; average fewer, or train with more validations and a"
             f" larger `training.checkpoints.keep_{'last' if last else 'best'}`"
         )
+    if last and (removed := _removed_between(run, chosen)):
+        raise RunError(
+            f"{folder}: of the newest {count} checkpoints, that of update {removed[-1]:,} was removed; average fewer, or"
+            " train with a larger `training.checkpoints.keep_last`"
+        )
     source, target = run.load_tokenizers()
     vocabularies = source.vocabulary, target.vocabulary
     for checkpoint in chosen:
@@ -43,6 +51,14 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
     with lock_directory(folder):
         run.save_model(average_weights(chosen), vocabularies, {"checkpoints": names})
     return f"{run.weights_path} is now the mean of {', '.join(names)}{note}"
+
+
+def _removed_between(run: RunDirectory, chosen: list[Checkpoint]) -> list[int]:
+    """The validated updates from the first of the chosen checkpoints on whose checkpoints were removed."""
+    path, updates = run.folder / METRICS_FILE, [checkpoint.train_state.update for checkpoint in chosen]
+    lines = map(json.loads, read_lines(path)) if path.is_file() else ()
+    validated = {line["update"] for line in lines if line["kind"] == "validation"}
+    return sorted(update for update in validated.difference(updates) if updates[0] < update < updates[-1])
 
 
 def _best(folder: Path, checkpoints: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
