@@ -153,7 +153,7 @@ def test_the_newest_checkpoints_have_no_gap(corpus):
     run = trained(corpus, "run", max_duration=["12 updates"], validation=validation, checkpoints={"keep_last": 9})
     shutil.rmtree(run.folder / "checkpoints" / "00000008")
     assert average_run(run.folder, last=2, best=None).endswith("00000010, 00000012")
-    with pytest.raises(RunError, match="of the newest 3 checkpoints, that of update 8 was removed; average fewer"):
+    with pytest.raises(RunError, match="of the newest 3 checkpoints, update 8 was removed; average fewer"):
         average_run(run.folder, last=3, best=None)
     average_run(run.folder, last=None, best=3)
 

@@ -40,7 +40,7 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
         )
     if last and (removed := _removed_between(run, chosen)):
         raise RunError(
-            f"{folder}: of the newest {count} checkpoints, that of update {removed[-1]:,} was removed; average fewer, or"
+            f"{folder}: of the newest {count} checkpoints, update {removed[-1]:,} was removed; average fewer, or"
             " train with a larger `training.checkpoints.keep_last`"
         )
     source, target = run.load_tokenizers()
