@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import regex
@@ -44,8 +44,8 @@ class Glossary:
     """Target terms by their source terms. All text is compared as the tokenizers normalize it."""
 
     terms: Mapping[str, Term]
-    source: NormalizeConfig
-    target: NormalizeConfig
+    source: Callable[[str], str]  # the normalization of each side
+    target: Callable[[str], str]
     split_tag: Callable[[str], tuple[str, str]]  # of the source tokenizer: a tag is no word of a text
 
     @classmethod
@@ -56,10 +56,10 @@ class Glossary:
         vocabulary cannot produce, unless its source term is one token and `replace_unk` puts it in place of `<unk>`.
         """
         terms, lines, target = dict[str, Term](), dict[str, int](), tokenizers[1]
-        forms = [_normalization(tokenizer) for tokenizer in tokenizers]
+        forms = [partial(_normalize, tokenizer) for tokenizer in tokenizers]
         for number, line in enumerate(read_lines(path), start=1):
             source, *others = (column.strip() for column in line.split("\t"))
-            source = forms[0].normalize(source)
+            source = forms[0](source)
             if len(others) != 1 or not source or not others[0]:
                 raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
             ids = tuple(target.encode_phrase(others[0]))
@@ -74,7 +74,7 @@ class Glossary:
 
     def find(self, text: str) -> list[Term]:
         """The target terms of the source terms in a text, each once; of overlapping source terms the longest."""
-        text, spans = self.source.normalize(self.split_tag(text)[1]), list[tuple[int, int]]()
+        text, spans = self.source(self.split_tag(text)[1]), list[tuple[int, int]]()
         for start, end in sorted(self._matches(text), key=lambda span: (span[0] - span[1], span)):
             if all(end <= other_start or other_end <= start for other_start, other_end in spans):
                 spans.append((start, end))
@@ -115,14 +115,15 @@ class Glossary:
 
     def is_met(self, source: str, translation: str) -> Iterator[bool]:
         """For each term of a line, True if the translation has it as whole words."""
-        text = self.target.normalize(translation)
-        terms = (regex.escape(self.target.normalize(term.text)) for term in self.find(source))
+        text = self.target(translation)
+        terms = (regex.escape(self.target(term.text)) for term in self.find(source))
         return (regex.search(f"{WORD_START}{term}{WORD_END}", text) is not None for term in terms)
 
 
-def _normalization(tokenizer: Tokenizer) -> NormalizeConfig:
-    """The normalization of a tokenizer; for those of pretrained models NFC and single spaces."""
-    return tokenizer.config if isinstance(tokenizer.config, NormalizeConfig) else NormalizeConfig()
+def _normalize(tokenizer: Tokenizer, text: str) -> str:
+    """The text that a tokenizer segments; for those of pretrained models in NFC and with single spaces."""
+    text = tokenizer.normalize(text)
+    return text if isinstance(tokenizer.config, NormalizeConfig) else NormalizeConfig().normalize(text)
 
 
 def load_glossary(

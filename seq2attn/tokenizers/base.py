@@ -10,7 +10,7 @@ from typing import Self
 from seq2attn.config.base import Config
 from seq2attn.errors import UserError
 from seq2attn.io.files import write_bytes, write_json
-from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace, is_unspaced
+from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig, collapse_whitespace, is_unspaced
 from seq2attn.tokenizers.vocabulary import UNK, Vocabulary
 
 TOKENIZER_FILE, VOCABULARY_FILE = "tokenizer.json", "vocabulary.json"
@@ -31,6 +31,10 @@ class Tokenizer(ABC):
 
     def __init__(self, config: Config, vocabulary: Vocabulary) -> None:
         self.config, self.vocabulary = config, vocabulary
+
+    def normalize(self, line: str) -> str:
+        """The line that is segmented."""
+        return self.config.normalize(line) if isinstance(self.config, NormalizeConfig) else line
 
     @abstractmethod
     def encode(self, line: str) -> list[int]:

@@ -66,6 +66,10 @@ class TaggedTokenizer(Tokenizer):
         """The id of a tag, if any, and those before each line of the tokenizer."""
         return (*self._tag_ids(tag), *self.line_prefix)
 
+    def normalize(self, line: str) -> str:
+        """The line, without its tag, that is segmented."""
+        return self.tokenizer.normalize(line)
+
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BOS and EOS."""
         tag, rest = self.split_tag(line)

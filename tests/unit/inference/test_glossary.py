@@ -8,11 +8,14 @@ import pytest
 from pydantic import TypeAdapter
 
 from seq2attn.inference.glossary import Glossary, TermCounts
+from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.import_run import import_run
+from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.config import TokenizerConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.small_marian import train_pieces
+from tests.small_marian import make_marian, train_pieces
 from tests.small_multilingual import make_bart_tokenizer
 
 TOKENIZERS = (WordTokenizerConfig().train([]), WordTokenizerConfig().train(["teacher"]))
@@ -136,3 +139,15 @@ def test_terms_have_a_space_before_them_where_the_script_has_spaces(
     ids = [*found.ids, *tokenizer.encode(before)] if reverse else [*tokenizer.encode(before), *found.ids]
     assert tokenizer.decode(ids) == line[: len(before)] + line[len(before) :].partition(term)[0] + term
     assert tokenizer.decode(found.ids) == term
+
+
+def test_terms_of_an_imported_model_are_compared_with_its_punctuation(tmp_path: Path) -> None:
+    """Moses' punctuation, which the model reads, has other quotes."""
+    make_marian(tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions())
+    source, target = RunDirectory(tmp_path / "run").load_tokenizers()
+    (tmp_path / "terms").write_text("Haus\u2019s\tHaus\u2026\n\u201eder\u201c\tder\n", encoding="utf-8")
+    glossary = Glossary.load(tmp_path / "terms", (source, target))
+    for line in ("das Haus's ist", "das Haus\u2019s ist", "das \u201eHaus\u2019s\u201c"):
+        assert [term.text for term in glossary.find(line)] == ["Haus\u2026"]
+    assert glossary.count_met(["Haus's", "Haus's"], ["das Haus...", "das Haus"]) == TermCounts(1, 2)
