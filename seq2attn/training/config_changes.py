@@ -47,6 +47,8 @@ def changes_since(
 ) -> dict[str, str]:
     """One line for each config key and text file that has changed since the checkpoint, whose config is `before`.
 
+    Those of text have keys below `data.train` and `data.dev`.
+
     Raises: RunError if the weights do not match the new config, or for another dev set without `new_dev_set`.
     """
     changes, moved = config_changes(before, config), _moved_files(before, config)
@@ -65,7 +67,12 @@ def changes_since(
             f"{run.folder}: its checkpoints were ranked on another dev set; restore it, or rank them again with"
             " --new-dev-set\n" + "\n".join(f"  {line}" for line in dev)
         )
-    return changes | {f"text {number}": line for number, line in enumerate([*train, *dev])}
+    texts = {
+        f"data.{name}.text.{n}": line
+        for name, lines in (("train", train), ("dev", dev))
+        for n, line in enumerate(lines)
+    }
+    return changes | texts
 
 
 def config_changes(before: Config, now: Config, name: str = "") -> dict[str, str]:

@@ -48,7 +48,10 @@ from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
 
-UPDATE_PARTS = ("training.max_duration.", "training.batch.", "training.lr_schedule.", "data.train.", "data.filters.")
+UPDATE_PARTS = tuple(
+    f"{part}."
+    for part in ("training.max_duration", "training.batch", "training.lr_schedule", "data.train", "data.filters")
+)
 """Beginnings of the keys that change the number of updates."""
 
 
@@ -83,14 +86,12 @@ def train(
             world.barrier()  # all processes have read the config, which is replaced now
             if world.is_main_process:
                 keep_config(run, since, has_changes=bool(changes))
-            changes_length = any(f"{key}.".startswith((*UPDATE_PARTS, "text ")) for key in changes)
-            if not changes_length and since.train_state.num_processes == world.size:  # epochs differ with BPE-dropout
-                config = _with_training(config, lr_schedule=before.training.lr_schedule)
             notes += changes.values()
-            if (before_size := since.train_state.num_processes) != world.size:
-                notes.append(f"processes: {before_size} before, {world.size} now; an update has another size")
-            keeps_optimizer = _same_optimizer_state(before.training, config.training)
-            if not keeps_optimizer:
+            if (size := since.train_state.num_processes) != world.size:
+                notes.append(f"processes: {size} before, {world.size} now; an update has another size")
+            elif not any(f"{key}.".startswith(UPDATE_PARTS) for key in changes):  # epochs differ with BPE-dropout
+                config = _with_training(config, lr_schedule=before.training.lr_schedule)
+            if not (keeps_optimizer := _same_optimizer_state(before.training, config.training)):
                 averages = "" if before.training.ema_decay is None else "; the weights continue from their averages"
                 notes.append(f"the new optimizer starts without a state{averages}")
         elif world.is_main_process:

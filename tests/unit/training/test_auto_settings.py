@@ -9,8 +9,6 @@ from pydantic import ValidationError
 
 from seq2attn.config.duration import Duration
 from seq2attn.errors import TrainingInterrupted
-from seq2attn.experiment import ExperimentConfig
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, has_auto, resolve_auto, time_limit_warning
 from seq2attn.training.config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
 from seq2attn.training.distributed import DistributedContext
@@ -21,17 +19,12 @@ from seq2attn.training.lr_schedules import (
     NoamScheduleConfig,
     SchedulePoint,
 )
-from seq2attn.training.train import train
 from seq2attn.training.train_state import TrainState
 from tests.laws.small import (
-    BPE_DROPOUT,
-    WORD_TOKENIZERS,
     assert_same,
-    content,
     last_weights,
     log_of,
     metrics,
-    train_in_two_processes,
     trained,
 )
 
@@ -184,76 +177,6 @@ def test_the_end_of_a_schedule_is_that_of_each_later_resumption(before):
             epoch, place = divmod(2 * per_epoch + done + updates, per_epoch)
             state = TrainState(2 * before + half + updates, epoch, place, per_epoch)
         assert len(ends) == 1
-
-
-def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
-    """With BPE-dropout, each epoch has another number of updates, and more than without."""
-    options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "report_every": 1}
-    run = trained(corpus, "run", max_duration=["2 epochs"], **options)
-    total, totals = run.load_config().training.lr_schedule.total_updates, set()
-    assert total == pytest.approx(metrics(run, "train")[-1]["update"], rel=0.1)
-    for _ in range(4):
-        with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", max_duration=["9 epochs"], time_limit="0.001 seconds", resume=True, **options)
-        run = RunDirectory(corpus / "run")
-        totals.add(run.load_config().training.lr_schedule.total_updates)
-    assert len(totals) == 1
-
-
-def test_other_changes_keep_the_schedule(corpus):
-    options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "max_duration": ["99 epochs"]}
-    totals = set()
-    for number in range(1, 4):
-        with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", time_limit="1 second", resume="if-exists", report_every=number, **options)
-        totals.add(RunDirectory(corpus / "run").load_config().training.lr_schedule.total_updates)
-    assert len(totals) == 1
-    assert "`training.report_every` was " in log_of(RunDirectory(corpus / "run"))
-
-
-def test_auto_in_the_place_of_a_number_is_followed(corpus):
-    options = {"batch": {"tokens": 64}, "max_duration": ["40 updates"], "time_limit": "0.001 seconds"}
-    for schedule in (COSINE | {"total_updates": 16}, COSINE):
-        with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", lr_schedule=schedule, resume="if-exists", **options)
-    run = RunDirectory(corpus / "run")
-    assert run.load_config().training.lr_schedule.total_updates == 40
-    assert 'config: `training.lr_schedule.total_updates` was 16 and is "auto"' in log_of(run)
-
-
-@pytest.mark.parametrize(("repeat", "tokenizer"), [(1, BPE_DROPOUT), (0.7, WORD_TOKENIZERS)])
-def test_the_schedule_does_not_depend_on_the_seed(corpus, repeat, tokenizer):
-    """With BPE-dropout, and where pairs are sampled, each seed has another number of updates in its first epoch."""
-    totals = set()
-    for seed in range(6):
-        options = {"max_duration": ["9 epochs"], "time_limit": "0.001 seconds", "seed": seed}
-        config = content(corpus, f"seed-{seed}", tokenizer=tokenizer, lr_schedule=COSINE, **options)
-        config["data"]["train"]["repeat"] = repeat
-        with pytest.raises(TrainingInterrupted):
-            train(ExperimentConfig.model_validate(config))
-        totals.add(RunDirectory(corpus / f"seed-{seed}").load_config().training.lr_schedule.total_updates)
-    assert len(totals) == 1
-
-
-def test_the_schedule_of_a_training_that_resumes_in_fewer_processes(corpus):
-    """Each session has one update; the config does not change."""
-    options = {"lr_schedule": COSINE, "max_duration": ["4 epochs"], "time_limit": "0.001 seconds"}
-
-    def total(run):
-        return run.load_config().training.lr_schedule.total_updates
-
-    def session(run, **more):
-        with pytest.raises(TrainingInterrupted):
-            trained(corpus, run, batch={"tokens": 64}, **options, **more)
-        return total(RunDirectory(corpus / run))
-
-    run, codes, outputs = train_in_two_processes(corpus, "two", batch={"tokens": 64}, **options)
-    assert codes == (75, 75) and "cosine schedule" in outputs[0], outputs
-    assert ["resume by the same torchrun command, with --resume" in output for output in outputs] == [True, False]
-    together, alone = total(run), session("alone")
-    assert together < alone
-    assert session("two", resume=True) == 1 + alone - (alone // 4) // (together // 4)
-    assert "processes: 2 before, 1 now" in log_of(run) and "processes:" not in log_of(RunDirectory(corpus / "alone"))
 
 
 def test_a_cosine_schedule_that_a_time_limit_cuts_causes_a_warning():
