@@ -116,6 +116,10 @@ def child(value: Any, name: str) -> Any:
     return value.get(name, MISSING) if isinstance(value, dict) else MISSING
 
 
+DEFAULT_KINDS = {"align": "global", "lr_schedule": "inverse-sqrt", "optimizer": "adam", "search": "beam"}
+"""The kinds that may be left out, by the keys of their components."""
+
+
 def merge(base: YAMLTree, over: YAMLTree) -> YAMLTree:
     """`over` merged into `base`: mappings recursively; other values, and components of another kind, replace.
 
@@ -127,7 +131,8 @@ def merge(base: YAMLTree, over: YAMLTree) -> YAMLTree:
         if not (isinstance(one, dict) and isinstance(other, dict)):
             return other
         node, old = over.entries[names].node, base.entries[names].node
-        if node.value and one.get("kind", other.get("kind")) != other.get("kind", one.get("kind")):
+        kinds = one.get("kind", DEFAULT_KINDS.get("".join(names[-1:]))), other.get("kind")
+        if node.value and None not in kinds and kinds[0] != kinds[1]:
             return other
         if node.start_mark.name == COMMAND_LINE and (old.value or not node.value):
             entries[names] = base.entries[names]  # errors in the mapping have their place in a file rather

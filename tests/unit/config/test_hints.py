@@ -1,7 +1,7 @@
 """Hints of config errors, changed kinds on the command line, single values for lists, and missing files."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,8 +12,12 @@ from seq2attn.cli import app
 from seq2attn.config.base import Config
 from seq2attn.config.hints import HINTS
 from seq2attn.config.load import dump, load
+from seq2attn.config.yaml_tree import DEFAULT_KINDS
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.search.config import LengthsConfig
+from seq2attn.training.lr_schedules import CosineScheduleConfig
+from seq2attn.training.optimizers import SGDConfig
 
 Write = Callable[[str], Path]
 WHOLE = """\
@@ -28,6 +32,14 @@ model:
 search: {kind: beam, beam_size: 3, patience: 1.5, lengths: {max_length: 9}}
 """
 TOKENS, WARMUP = "batch: {tokens: 0}", "lr_schedule: {kind: inverse-sqrt, warmup_updates: 0}"
+
+
+def all_configs(config: type[Config]) -> Iterator[type[Config]]:
+    """The classes of sections in the package."""
+    for one in config.__subclasses__():
+        if one.__module__.startswith("seq2attn."):
+            yield one
+            yield from all_configs(one)
 
 
 @pytest.fixture
@@ -137,6 +149,28 @@ class TestAnotherKind:
         encoder = load(write(WHOLE), ExperimentConfig, ["model.encoder.kind=lstm"]).model.encoder
         assert (encoder.kind, encoder.dim, encoder.layers) == ("lstm", 12, 2)
         assert capsys.readouterr().err == ""
+
+    def test_a_kind_that_is_left_out_is_the_default(self, write: Write, tmp_path: Path) -> None:
+        base = (
+            WHOLE.replace("kind: beam, ", "") + "training: {optimizer: {lr: 0.5}, lr_schedule: {warmup_updates: 7}}\n"
+        )
+        over = tmp_path / "over.yaml"
+
+        def changed(search: str, optimizer: str, schedule: str) -> ExperimentConfig:
+            parts = f"optimizer: {{kind: {optimizer}}}, lr_schedule: {{kind: {schedule}}}"
+            text = f"extends: {write(base)}\nsearch: {{kind: {search}}}\ntraining: {{{parts}}}"
+            over.write_text(text, encoding="utf-8")
+            return load(over, ExperimentConfig)
+
+        same, other = changed("beam", "adam", "inverse-sqrt"), changed("greedy", "sgd", "cosine")
+        assert same == load(write(base), ExperimentConfig)
+        assert (other.search.lengths, other.training.optimizer.lr) == (LengthsConfig(), SGDConfig(kind="sgd").lr)
+        assert other.training.lr_schedule == CosineScheduleConfig(kind="cosine")
+
+    def test_the_kinds_that_may_be_left_out(self) -> None:
+        fields = [item for config in all_configs(Config) for item in config.model_fields.items()]
+        kinds = {(name, field.default.kind) for name, field in fields if hasattr(field.default, "kind")}
+        assert kinds == {*DEFAULT_KINDS.items()}
 
     def test_defaults_in_the_config_of_a_run_are_not_named(
         self, write: Write, capsys: pytest.CaptureFixture[str]
