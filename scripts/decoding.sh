@@ -38,7 +38,7 @@ from seq2attn.io.text_lines import read_lines
 
 references, *systems = [list(read_lines(Path(name))) for name in sys.argv[1:]]
 translations = {Path(name).name: lines for name, lines in zip(sys.argv[2:], systems, strict=True)}
-metrics = EvaluationConfig().build([references])
+metrics = EvaluationConfig().build(references)
 (scores,) = paired_scores(metrics, translations, [references], ["bleu"]).values()
 rows = [(name, f"{one.value:.2f}", "" if one.p_value is None else f"{one.p_value:.3f}") for name, one in scores.items()]
 print(format_table([("search", "BLEU", "p"), *rows]), f"BLEU: {next(iter(scores.values())).signature}", sep="\n\n")
