@@ -112,8 +112,8 @@ class SyntheticCorpus:
         if self.to is not None:
             translator = translator.with_target_language(self.to)
         check_tag(translator.source, self.tag)
-        self._check_direction(runs[0])
         check_regular(PlainTextConfig.of_files(self.text, self.text))
+        self._check_direction(runs[0])
         num_lines = sum(1 for _ in read_lines(self.text))
         settings = {
             "format": FORMAT_VERSION,
