@@ -19,7 +19,7 @@ data:
   train: {{kind: plain, source: {folder}/train.de, target: {folder}/train.en}}
   dev: {{kind: plain, source: {folder}/val.de, target: {folder}/val.en}}
 tokenizer:
-  joint: {{kind: bpe, vocab_size: 300}}
+  joint: {{kind: bpe, vocab_size: 400}}
 model:
   embeddings: {{dim: 16, tie: all}}
   encoder: &stack {{kind: transformer, layers: 1, heads: 2, ffn_dim: 16, norm_order: post}}
