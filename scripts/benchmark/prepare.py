@@ -22,7 +22,7 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
         experiment = load(ours.experiment(model), ExperimentConfig, list(ours.overrides))
         config = experiment.tokenizer.joint
         assert isinstance(config, BPETokenizerConfig)
-        tokenizer = SubwordTokenizer(config, prepare_text(ours.setting, config.vocab_size))
+        tokenizer = SubwordTokenizer(config, prepare_text(ours.setting, config))
         for folder in [ours.timed(model, way) for way in ours.ways(model)] if timed else [ours.run(model)]:
             for side in ("source", "target"):
                 if not (folder / side).is_dir():

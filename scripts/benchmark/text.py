@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmark.setting import TEST, Setting, UnavailableError
+
+if TYPE_CHECKING:
+    from seq2attn.tokenizers.subwords import BPETokenizerConfig
 
 SPLITS = ("train", "val", TEST)
 LANGUAGES = ("de", "en")
@@ -23,8 +28,8 @@ class Lengths:
     target: tuple[int, ...]
 
 
-def prepare_text(setting: Setting, vocab_size: int) -> bytes:
-    """Write missing files of the tokenized text and its vocabularies; return the BPE model.
+def prepare_text(setting: Setting, config: BPETokenizerConfig) -> bytes:
+    """Write missing files of the tokenized text and its vocabularies; return the BPE model, as a training makes it.
 
     Raises UnavailableError for a missing corpus, or for files with another tokenization.
     """
@@ -36,7 +41,8 @@ def prepare_text(setting: Setting, vocab_size: int) -> bytes:
     setting.data.mkdir(parents=True, exist_ok=True)
     path = setting.data / "pieces.model"
     if not path.is_file():
-        path.write_bytes(_train_bpe(setting.corpus, vocab_size))
+        lines = chain.from_iterable(_lines(setting.corpus / f"train.{language}") for language in LANGUAGES)
+        path.write_bytes(config.train(lines).model)
     model = path.read_bytes()
     processor = SentencePieceProcessor(model_proto=model)
     for text in texts:
@@ -71,31 +77,6 @@ def lengths(setting: Setting, split: str = "train") -> Lengths:
 def detokenize(tokens: str) -> str:
     """The text of a line of subword tokens."""
     return tokens.replace(" ", "").replace("▁", " ").strip()
-
-
-def _train_bpe(corpus: Path, size: int) -> bytes:
-    """Joint BPE by SentencePiece."""
-    import io
-
-    from sentencepiece import SentencePieceTrainer
-
-    model = io.BytesIO()
-    pad, bos, eos, unknown = range(4)
-    SentencePieceTrainer.train(
-        input=",".join(str(corpus / f"train.{language}") for language in LANGUAGES),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=size,
-        character_coverage=1.0,
-        pad_id=pad,
-        bos_id=bos,
-        eos_id=eos,
-        unk_id=unknown,
-        pad_piece=SPECIALS[pad],
-        num_threads=2,
-        minloglevel=2,
-    )
-    return model.getvalue()
 
 
 def _lines(path: Path) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -46,9 +47,15 @@ def setting(tmp_path: Path) -> Setting:
     return Setting(tmp_path / "peers", corpus, tmp_path / "runs", threads=1)
 
 
+def texts_of(setting):
+    return [(setting.corpus / f"train.{language}").read_text("utf-8").split("\n")[:-1] for language in ("de", "en")]
+
+
 def test_all_systems_have_the_tokens_of_our_tokenizer(setting):
-    model = prepare_text(setting, 300)
-    tokenizer = SubwordTokenizer(BPETokenizerConfig(vocab_size=300), model)
+    config = BPETokenizerConfig(vocab_size=400)
+    model = prepare_text(setting, config)
+    tokenizer = SubwordTokenizer(config, model)
+    assert config.train(chain.from_iterable(texts_of(setting))).model == model  # as a training makes it
     counts = lengths(setting)
     for numbers, language in ((counts.source, "de"), (counts.target, "en")):
         lines = (setting.corpus / f"train.{language}").read_text("utf-8").split("\n")[:-1]
@@ -59,12 +66,12 @@ def test_all_systems_have_the_tokens_of_our_tokenizer(setting):
     assert batches.vocabulary(setting.data) == list(tokenizer.vocabulary.tokens)
     assert ids[:5] == [tokenizer.encode(line) for line in lines[:5]]
     # A second call changes nothing; other files are refused.
-    assert prepare_text(setting, 300) == model
+    assert prepare_text(setting, config) == model
     (setting.data / "val.bpe.en").write_text("something else\n", "utf-8")
     with pytest.raises(UnavailableError, match=r"val\.bpe\.en has another content"):
-        prepare_text(setting, 300)
+        prepare_text(setting, config)
     with pytest.raises(UnavailableError, match=r"train\.de is missing: python scripts/download\.py"):
-        prepare_text(Setting(setting.peers, setting.peers / "none", setting.runs), 300)
+        prepare_text(Setting(setting.peers, setting.peers / "none", setting.runs), config)
 
 
 def test_batches_have_every_pair_once_within_the_budget():
