@@ -128,11 +128,11 @@ def _merge_choices(base: YAMLTree, sweep: YAMLTree, choices: Choices) -> YAMLTre
 
 
 def _with_trials(diagnostic: Diagnostic, names: list[str]) -> Diagnostic:
-    message = f"{diagnostic.message} (in {_join(names)})"
+    message = f"{diagnostic.message} (in {_name_trials(names)})"
     return Diagnostic(message, diagnostic.start, diagnostic.end)
 
 
-def _join(names: list[str]) -> str:
+def _name_trials(names: list[str]) -> str:
     return f"the trial {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
@@ -165,6 +165,6 @@ def _check(plan: SweepPlan) -> None:
         ):
             if value != expected:
                 mistakes.append(f"the trials {first.name} and {trial.name} have different {part}: no comparison")
-    mistakes += [f"{_join(names)}: {message}" for message, names in unfit.items()]
+    mistakes += [f"{_name_trials(names)}: {message}" for message, names in unfit.items()]
     if mistakes:
         raise ConfigError("\n".join(f"{plan.path}: {mistake}" for mistake in mistakes))

@@ -21,10 +21,11 @@ COSINE = {"kind": "cosine", "warmup_updates": 5}
 
 def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
     """With BPE-dropout, each epoch has another number of updates, and more than without."""
-    options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "report_every": 1}
+    schedule = {"lr_schedule": COSINE, "seed": 0}  # whose first epoch is the measure of all
+    options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "report_every": 1, **schedule}
     run = trained(corpus, "run", max_duration=["2 epochs"], **options)
     total, totals = run.load_config().training.lr_schedule.total_updates, set()
-    assert total == pytest.approx(metrics(run, "train")[-1]["update"], rel=0.1)
+    assert total == pytest.approx(metrics(run, "train")[-1]["update"], rel=0.05)
     for _ in range(4):
         with pytest.raises(TrainingInterrupted):
             trained(corpus, "run", max_duration=["9 epochs"], time_limit="0.001 seconds", resume=True, **options)
@@ -34,7 +35,7 @@ def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
 
 
 def test_other_changes_keep_the_schedule(corpus):
-    options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "lr_schedule": COSINE, "max_duration": ["99 epochs"]}
+    options = {"tokenizer": BPE_DROPOUT, "lr_schedule": COSINE, "max_duration": ["9999 epochs"]}
     totals = set()
     for number in range(1, 4):
         with pytest.raises(TrainingInterrupted):
