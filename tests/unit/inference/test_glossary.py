@@ -147,7 +147,8 @@ def test_terms_of_an_imported_model_are_compared_with_its_punctuation(tmp_path: 
     import_run(tmp_path / "hf", tmp_path / "run", ImportOptions())
     source, target = RunDirectory(tmp_path / "run").load_tokenizers()
     (tmp_path / "terms").write_text("Haus\u2019s\tHaus\u2026\n\u201eder\u201c\tder\n", encoding="utf-8")
-    glossary = Glossary.load(tmp_path / "terms", (source, target))
-    for line in ("das Haus's ist", "das Haus\u2019s ist", "das \u201eHaus\u2019s\u201c"):
-        assert [term.text for term in glossary.find(line)] == ["Haus\u2026"]
+    for tokenizer in (source, TaggedTokenizer(source, ("<2en>",))):
+        glossary = Glossary.load(tmp_path / "terms", (tokenizer, target))
+        for line in ("das Haus's ist", "das Haus\u2019s ist", "das \u201eHaus\u2019s\u201c"):
+            assert [term.text for term in glossary.find(line)] == ["Haus\u2026"]
     assert glossary.count_met(["Haus's", "Haus's"], ["das Haus...", "das Haus"]) == TermCounts(1, 2)

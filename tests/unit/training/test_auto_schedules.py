@@ -45,6 +45,18 @@ def test_other_changes_keep_the_schedule(corpus):
     assert "`training.report_every` was " in log_of(RunDirectory(corpus / "run"))
 
 
+def test_more_text_lengthens_the_schedule(corpus):
+    options = {"lr_schedule": COSINE, "max_duration": ["9 epochs"], "time_limit": "0.001 seconds"}
+    totals = []
+    for copies in (1, 2):
+        for side in ("src", "tgt"):
+            (corpus / f"train.{side}").write_text((corpus / f"train.{side}").read_text() * copies)
+        with pytest.raises(TrainingInterrupted):
+            trained(corpus, "run", resume="if-exists", **options)
+        totals.append(RunDirectory(corpus / "run").load_config().training.lr_schedule.total_updates)
+    assert totals[1] > 1.5 * totals[0]
+
+
 def test_auto_in_the_place_of_a_number_is_followed(corpus):
     options = {"batch": {"tokens": 64}, "max_duration": ["40 updates"], "time_limit": "0.001 seconds"}
     for schedule in (COSINE | {"total_updates": 16}, COSINE):
