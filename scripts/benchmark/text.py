@@ -31,9 +31,10 @@ class Lengths:
 def prepare_text(setting: Setting, config: BPETokenizerConfig) -> bytes:
     """Write missing files of the tokenized text and its vocabularies; return the BPE model, as a training makes it.
 
-    Raises UnavailableError for a missing corpus, or for files with another tokenization.
+    All systems get the tokens of our tokenizer, of its normalized text. Raises UnavailableError for a missing corpus,
+    or for files with another tokenization.
     """
-    from sentencepiece import SentencePieceProcessor
+    from seq2attn.tokenizers.subwords import SubwordTokenizer
 
     texts = [setting.corpus / f"{split}.{language}" for split in SPLITS for language in LANGUAGES]
     if missing := [path for path in texts if not path.is_file()]:
@@ -44,11 +45,11 @@ def prepare_text(setting: Setting, config: BPETokenizerConfig) -> bytes:
         lines = chain.from_iterable(_lines(setting.corpus / f"train.{language}") for language in LANGUAGES)
         path.write_bytes(config.train(lines).model)
     model = path.read_bytes()
-    processor = SentencePieceProcessor(model_proto=model)
+    tokenizer = SubwordTokenizer(config, model)
     for text in texts:
-        tokenized = "".join(" ".join(processor.encode(line.strip(), out_type=str)) + "\n" for line in _lines(text))
-        _write(setting.data / f"{text.stem}.bpe{text.suffix}", tokenized)
-    plain = [processor.id_to_piece(id) for id in range(len(SPECIALS), processor.get_piece_size())]
+        tokens = (tokenizer.convert_ids_to_tokens(tokenizer.encode(line)) for line in _lines(text))
+        _write(setting.data / f"{text.stem}.bpe{text.suffix}", "".join(" ".join(line) + "\n" for line in tokens))
+    plain = tokenizer.vocabulary.tokens[len(SPECIALS) :]
     _write(setting.data / "vocab.plain.txt", "\n".join(plain) + "\n")
     _write(setting.data / "vocab.joey.txt", "\n".join(["<unk>", "<pad>", "<s>", "</s>", *plain]) + "\n")
     _write(setting.data / "dict.fairseq.txt", "".join(f"{piece} 1\n" for piece in plain))
@@ -80,8 +81,9 @@ def detokenize(tokens: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    lines = path.read_text("utf-8").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+    from seq2attn.io.text_lines import read_lines
+
+    return list(read_lines(path))
 
 
 def _write(path: Path, content: str) -> None:

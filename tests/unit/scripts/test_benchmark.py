@@ -14,6 +14,7 @@ import pytest
 import torch
 from benchmark import command, process, searching
 from benchmark.flops import BACKWARD, flops_per_token
+from benchmark.prepare import prepare_all
 from benchmark.process import Process, wait_until_idle
 from benchmark.programs import batches, ctranslate2, marian, plain
 from benchmark.setting import MODELS, TRANSFORMERS, Setting, UnavailableError
@@ -26,6 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seq2attn.config.load import load
 from seq2attn.data.collate import collate_source
+from seq2attn.data.prepare import load_prepared
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import save_tensors, unique_state_dict
 from seq2attn.models import build_model
@@ -72,6 +74,32 @@ def test_all_systems_have_the_tokens_of_our_tokenizer(setting):
         prepare_text(setting, config)
     with pytest.raises(UnavailableError, match=r"train\.de is missing: python scripts/download\.py"):
         prepare_text(Setting(setting.peers, setting.peers / "none", setting.runs), config)
+
+
+ODD_LINES = [
+    "ein  Wort  mit   Lücken", "  vorn und hinten  ", "\u00a0x\u2003y\u3000z\t.", "a\u0085b\u2028c\x1cd\x0be", "CR\r",
+    "ge\u00admu\u0308se\u200b", "e\u0301te\u0301\u0323", "\ufb01ne \uff28\u2581_ \u2581", "\ufeffBOM", "\u1100\u1161",
+]  # fmt: skip
+"""Double and odd spaces, soft hyphens, combining accents, compatibility characters and unusual line breaks."""
+SPLITS = {"train": "train", "dev": "val", "test.test2016": "test_2016_flickr"}
+SIDES = {"source": "de", "target": "en"}
+
+
+def test_a_text_of_odd_characters_is_prepared_for_all_systems(setting):
+    for path in setting.corpus.iterdir():
+        path.write_text(path.read_text("utf-8") + "".join(f"{line}\n" for line in ODD_LINES), "utf-8")
+    files = {
+        f"data.{name}.{side}": setting.corpus / f"{split}.{language}"
+        for name, split in SPLITS.items()
+        for side, language in SIDES.items()
+    }
+    overrides = ["tokenizer.joint.vocab_size=400", *(f"{key}={path}" for key, path in files.items())]
+    system = ours.Ours(setting, overrides=tuple(overrides))
+    prepare_all(system, ("t",), timed=False)  # which compares the numbers of tokens
+    prepared = load_prepared(system.run("t"))
+    for side, language in enumerate(SIDES.values()):
+        ours_ids = [list(pair[side]) for pair in prepared.train.corpus]
+        assert batches.sentences(setting.data, setting.data / f"train.bpe.{language}") == ours_ids
 
 
 def test_batches_have_every_pair_once_within_the_budget():
