@@ -102,7 +102,7 @@ class MinimumRiskConfig(Config):
 
 
 class ValidationConfig(Config):
-    """Validation on the dev set: loss, and BLEU, chrF and exact match of greedy translations."""
+    """Validation on the dev set: loss, and BLEU, chrF and exact match of translations as by `evaluate --greedy`."""
 
     every: DurationField = Duration(1, "epochs")
     """Time between two validations."""

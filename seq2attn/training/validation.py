@@ -12,13 +12,14 @@ import torch
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
 from seq2attn.data.prepare import PreparedData
-from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.evaluation.metrics import MetricName
+from seq2attn.experiment import ExperimentConfig
+from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json
 from seq2attn.nn.linear import autocast
-from seq2attn.search.config import GreedyConfig, LengthsConfig
-from seq2attn.search.translate_ids import translate_ids
-from seq2attn.training.config import TrainingConfig
+from seq2attn.search.config import resolve_search
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.loss import TrainingLoss
 
@@ -38,12 +39,11 @@ class ValidationResult:
 class Validator:
     """Validation of a model, always on the same sentences and with the same settings.
 
-    The loss has label smoothing, as in training; perplexity has not.
+    The loss has label smoothing, as in training; perplexity has not. Translations are those of `evaluate --greedy`.
     """
 
-    def __init__(
-        self, config: TrainingConfig, evaluation: EvaluationConfig, prepared: PreparedData, world: DistributedContext
-    ) -> None:
+    def __init__(self, experiment: ExperimentConfig, prepared: PreparedData, world: DistributedContext) -> None:
+        config, evaluation = experiment.training, experiment.evaluation
         self.config, self.prepared, self.world = config.validation, prepared, world
         self.compiled = config.compile
         self.precision = config.precision if world.device.type == "cuda" else "float32"
@@ -53,10 +53,11 @@ class Validator:
         self.translated = self.samples if self.config.metric == "loss" else self.rows
         self.references = [[stream[row] for row in self.rows] for stream in prepared.dev_references]
         self.metrics = evaluation.build(self.references[0])
-        lengths = LengthsConfig(max_length=self._max_length(), max_length_ratio=None)
-        self.search = GreedyConfig(kind="greedy", lengths=lengths)
+        self.search = resolve_search(experiment.search, beam=None, greedy=True)
+        self.source_limit = model_source_limit(experiment)
         sources = [prepared.dev_sources[row] for row in self.rows]
-        settings = evaluation.model_dump(mode="json"), config.label_smoothing
+        search = self.search.model_dump(mode="json", exclude={"lengths": {"length_penalty", "alpha"}})
+        settings = evaluation.model_dump(mode="json"), config.label_smoothing, search, self.source_limit.max_tokens
         self.digest = sha256_json([sources, self.references, *settings])
 
     @torch.no_grad()
@@ -68,9 +69,9 @@ class Validator:
         stance = torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
         with autocast(self.precision, self.world.device), stance:
             scores = self._losses(objective)
-            translations = self._translate(objective)
+            translations = self._translate(objective) if math.isfinite(scores["loss"]) else {}
         objective.train(was_training)
-        if self.config.metric == "loss":
+        if self.config.metric == "loss" or not translations:
             return ValidationResult(scores, None, translations)
         hypotheses = [translations[row] for row in self.rows]
         metrics = self.metrics.scores(hypotheses, self.references, TRANSLATION_METRICS)
@@ -100,23 +101,12 @@ class Validator:
 
     def _translate(self, objective: TrainingLoss) -> dict[int, str]:
         rows = self.translated[self.world.rank :: self.world.size]
-        sources = [self.prepared.dev[row][0].tolist() for row in rows]
-        prefixes = [self.prepared.target.line_prefix] * len(sources)
-        hypotheses = translate_ids(objective.model, sources, self.search, budget=self.tokens, prefixes=prefixes)
-        texts = {
-            row: self.prepared.target.decode(best[0].tokens) if best else ""  # no hypothesis if nothing is finite
-            for row, best in zip(rows, hypotheses, strict=True)
-        }
+        source, target = self.prepared.source, self.prepared.target
+        translator = Translator(objective.model, source, target, self.search, source_limit=self.source_limit)
+        lines = [self.prepared.dev_sources[row] for row in rows]
+        translations = translator.translate_iterable(lines, checker=InputChecker())
+        texts = {row: translation.text for row, translation in zip(rows, translations, strict=True)}
         return {row: text for part in self.world.all_gather(texts) for row, text in part.items()}
-
-    def _max_length(self) -> int:
-        """Maximum length of a translation: 1.5 times that of the longest reference, plus 10 tokens.
-
-        It limits the time for an untrained model, which does not predict EOS.
-        """
-        references = (text for stream in self.references for text in stream)
-        longest = max((len(self.prepared.target.encode(text)) for text in references), default=0)
-        return min(LengthsConfig().max_length, longest + longest // 2 + 10)
 
 
 def spread(size: int, count: int | None) -> list[int]:

@@ -56,7 +56,7 @@ class CheckpointManager:
         self.world, self.reporter = world, reporter
         self.vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
         self.metric = self.config.validation.metric
-        self.validator = Validator(self.config, experiment.evaluation, prepared, world)
+        self.validator = Validator(experiment, prepared, world)
 
     def validate_and_save(self, state: TrainState) -> bool:
         """Validate, update `state`, save a checkpoint, and keep the best weights.
