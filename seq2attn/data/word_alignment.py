@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 
 AlignmentLink: TypeAlias = tuple[int, int]
@@ -92,7 +93,9 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     if is_right_to_left(tokenizer):
         plain = with_direction(tokenizer, right_to_left=False)
         return [*in_reverse(tokenizer, line, word_ids(plain, line, [*in_reverse(tokenizer, line, ids)]))]
-    ids_by_word = [tokenizer.encode(word) for word in split_words(line)]
+    if not ids:
+        return []
+    ids_by_word = [_encode_word(tokenizer, word) for word in split_words(line)]
     parts, num_words = [tokenizer.word_ids(word) for word in ids_by_word], len(ids_by_word)
     if [id for word in ids_by_word for id in word] == ids:
         return [index if part >= 0 else num_words for index, word in enumerate(parts) for part in word]
@@ -104,9 +107,16 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     return [line_words[index] if index >= 0 else num_words for index in decoded_words]
 
 
+def _encode_word(tokenizer: Tokenizer, word: str) -> list[int]:
+    """The ids of a word within a line: unlike a blank line, a word without visible characters has some."""
+    if not is_blank(word):
+        return tokenizer.encode(word)
+    return tokenizer.encode(f". {word}")[len(tokenizer.encode(".")) :]
+
+
 def _word_ids_by_letters(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     """`word_ids` where normalization joins words, as Moses does `20 %`: the text still has as many letters."""
-    words = [sum(_num_letters(tokenizer, tokenizer.encode(word))) for word in split_words(line)]
+    words = [sum(_num_letters(tokenizer, _encode_word(tokenizer, word))) for word in split_words(line)]
     letter_words = [index for index, length in enumerate(words) for _ in range(length)]
     lengths = _num_letters(tokenizer, ids)
     if sum(lengths) != len(letter_words):

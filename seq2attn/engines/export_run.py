@@ -24,6 +24,7 @@ from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
+from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.right_to_left import is_right_to_left
 
 NUM_VERIFICATION_SENTENCES = 200
@@ -117,6 +118,6 @@ def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
             lines = [source for source, _ in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
         except DataError as error:
             raise DataError(f"{error}; give --verify-with FILE") from None
-    if not any(line.strip() for line in lines):
+    if all(map(is_blank, lines)):
         raise DataError(f"{file or 'the dev set of the run'}: has no line to verify with; give --verify-with FILE")
     return lines

@@ -13,7 +13,7 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.io.text_lines import read_lines
 from seq2attn.search.config import BeamConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import WORD_END, WORD_START, NormalizeConfig
+from seq2attn.tokenizers.normalize import WORD_END, WORD_START, NormalizeConfig, is_blank
 from seq2attn.tokenizers.vocabulary import UNK
 
 AT_WORD_END = regex.compile(WORD_END)
@@ -60,7 +60,7 @@ class Glossary:
         for number, line in enumerate(read_lines(path), start=1):
             source, *others = (column.strip() for column in line.split("\t"))
             source = forms[0](source)
-            if len(others) != 1 or not source or not others[0]:
+            if len(others) != 1 or not source or is_blank(others[0]):
                 raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
             ids = tuple(target.encode_phrase(others[0]))
             if replace_unk and UNK in ids and len(tokenizers[0].encode_phrase(source)) == 1:

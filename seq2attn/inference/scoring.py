@@ -22,6 +22,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.translate_ids import retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.tags import add_tag
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 
@@ -105,7 +106,7 @@ def _warnings(
         tagged = add_tag(source, tag)
         if tokenizers[0].lacks_tag(tagged):
             lines[UNTAGGED].append(number)
-        if bool(source.strip()) != bool(target.strip()):
+        if is_blank(source) != is_blank(target):
             lines["one side is empty; scored nevertheless"].append(number)
         if len(tokenizers[0].encode(tagged)) > limit.max_tokens:
             lines[f"too many tokens: {limit.reason}; not split for scoring"].append(number)

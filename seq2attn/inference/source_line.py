@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, filterfalse
 
 import sentencex
 import torch
@@ -15,7 +15,7 @@ from seq2attn.errors import UserError
 from seq2attn.search.config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import collapse_whitespace
+from seq2attn.tokenizers.normalize import collapse_whitespace, is_blank
 from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 from seq2attn.tokenizers.tokenized_text import MAX_CHARACTER_TOKENS, TokenizedText
 from seq2attn.tokenizers.vocabulary import UNK
@@ -125,7 +125,7 @@ def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> I
     tag, rest = tokenizer.split_tag(line)
     prefix = tokenizer.tagged_prefix(tag)
     room = max(1, max_tokens - len(prefix))
-    for sentence in split_sentences(rest, language):
+    for sentence in filterfalse(is_blank, split_sentences(rest, language)):
         runs = [*split_tokens(tokenizer, tokenizer.encode(sentence)[len(tokenizer.line_prefix) :], room)]
         for ids in runs:
             text = sentence if len(runs) == 1 else tokenizer.decode(ids)

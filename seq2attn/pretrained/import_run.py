@@ -27,7 +27,7 @@ from seq2attn.pretrained.transformers_engine import TransformersEngine, check_to
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE, HFTokenizer
-from seq2attn.tokenizers.normalize import SPACE_MARK
+from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
@@ -145,7 +145,7 @@ def _probe_lines(vocabulary: Vocabulary, file: Path | None) -> Sequence[str]:
     Raises: DataError for a file without text.
     """
     if file is not None:
-        lines = [line for line in read_lines(file) if line.strip()]
+        lines = [line for line in read_lines(file) if not is_blank(line)]
         if not lines:
             raise DataError(f"{file}: has no line to verify with")
         return lines

@@ -10,6 +10,7 @@ import unicodedata
 import warnings
 from collections.abc import Sequence
 from functools import cache
+from itertools import filterfalse
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ from seq2attn.io.files import write_bytes, write_json
 from seq2attn.pretrained.family import TOKENIZER_FILE
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, TARGET_VOCABULARY_FILE, VOCABULARY_FILE
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import NormalizeConfig
+from seq2attn.tokenizers.normalize import NormalizeConfig, is_blank
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.subwords import SubwordTokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, SPECIAL_TOKENS
@@ -95,7 +96,7 @@ def check_exported_tokenizer(source: Tokenizer, folder: Path, lines: Sequence[st
         tokenizer = AutoTokenizer.from_pretrained(folder)
     if text := tokenizer.decode([BOS, EOS], skip_special_tokens=True):
         raise UserError(f"the exported tokenizer writes {text!r} for BOS and EOS")
-    for line in filter(str.strip, lines):
+    for line in filterfalse(is_blank, lines):
         text = line
         if isinstance(source, SentencePieceTokenizer):
             text = " ".join(filter(None, [source.config.tag, source.normalize(line)]))

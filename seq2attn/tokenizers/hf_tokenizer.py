@@ -12,7 +12,7 @@ from seq2attn.config.base import Config, InputPath
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import FILE_HINT, read_bytes, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace, is_unspaced
+from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace, is_unspaced
 from seq2attn.tokenizers.sentencepiece_model import fill_in_digest
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
 
@@ -95,7 +95,7 @@ class HFTokenizer(Tokenizer):
 
     def normalize(self, line: str) -> str:
         """The line that the library segments."""
-        return collapse_whitespace(line)
+        return collapse_line(line)
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line's tokens, without BOS and EOS; empty for an empty line."""

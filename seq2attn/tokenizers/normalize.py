@@ -34,7 +34,7 @@ class NormalizeConfig(Config):
         line = self._compose(line)
         if self.lowercase:
             line = self._compose(line.lower())
-        return collapse_whitespace(line.replace(SPACE_MARK, " "))
+        return collapse_line(line.replace(SPACE_MARK, " "))
 
     def _compose(self, line: str) -> str:
         if self.normalization == "none":
@@ -62,6 +62,21 @@ def _long_runs() -> re.Pattern[str]:
 def collapse_whitespace(text: str) -> str:
     """The text with each run of white space, including line breaks, as one space, and none at the ends."""
     return " ".join(text.split())
+
+
+# Unicode's ignorable characters are variation selectors and fillers too. Private and unassigned characters are visible:
+# fonts have the private ones, and a later version of Unicode may assign the others.
+_VISIBLE = regex.compile(rf"[^\p{{Cc}}\p{{Cf}}\p{{Z}}\p{{Default_Ignorable_Code_Point}}{SPACE_MARK}]")
+
+
+def is_blank(text: str) -> bool:
+    """True for a text without visible characters: only spaces, controls, and format characters such as U+200B."""
+    return _VISIBLE.search(text) is None
+
+
+def collapse_line(line: str) -> str:
+    """`collapse_whitespace` of a line; an empty string for a blank one. Within a line invisible characters stay."""
+    return "" if is_blank(line) else collapse_whitespace(line)
 
 
 JAPANESE, CHINESE = "Han with kana", "Han"

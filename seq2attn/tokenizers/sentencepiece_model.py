@@ -23,7 +23,7 @@ from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import FILE_HINT, read_bytes, read_object, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_whitespace
+from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace
 from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
 
@@ -185,7 +185,7 @@ class SentencePieceTokenizer(Tokenizer):
         if self._moses is not None:
             line = "".join(" " if unicodedata.category(one).startswith("C") else one for one in line)
             line = self._moses.normalize(line)
-        return collapse_whitespace(line)
+        return collapse_line(line)
 
     def split_tag(self, line: str) -> tuple[str, str]:
         """The tag at the beginning of a line, or an empty string, and the rest."""

@@ -15,6 +15,7 @@ from typing import Self
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import read_object, write_json
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.vocabulary import TOKENIZER_HINT, Vocabulary
 
 TAGS_FILE = "tags.json"
@@ -25,7 +26,7 @@ _LEADING_TAG = re.compile(r"\s*(<[^\s<>]+>)(?:\s+|$)")
 
 def add_tag(line: str, tag: str | None) -> str:
     """The line with a tag before it; an empty line stays empty."""
-    return line if tag is None or not line.strip() else f"<{tag}> {line}"
+    return line if tag is None or is_blank(line) else f"<{tag}> {line}"
 
 
 class TaggedTokenizer(Tokenizer):
@@ -60,7 +61,7 @@ class TaggedTokenizer(Tokenizer):
 
     def lacks_tag(self, line: str) -> bool:
         """True for text without a tag if all training text had one."""
-        return self.required and bool(line.strip()) and not self.split_tag(line)[0]
+        return self.required and not is_blank(line) and not self.split_tag(line)[0]
 
     def tagged_prefix(self, tag: str) -> tuple[int, ...]:
         """The id of a tag, if any, and those before each line of the tokenizer."""

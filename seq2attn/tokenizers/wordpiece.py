@@ -24,6 +24,7 @@ from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
 WORDPIECE_FILE = "wordpiece.json"
@@ -122,7 +123,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def encode(self, line: str) -> list[int]:
         """BOS and the ids of a line's tokens, without EOS; empty for an empty line."""
-        ids = self._backend.encode(line, add_special_tokens=False).ids
+        ids = [] if is_blank(line) else self._backend.encode(line, add_special_tokens=False).ids
         return [*self.line_prefix, *(self._from_bert_id.get(id, UNK) for id in ids)] if ids else []
 
     def _surface(self, id: int) -> str:
