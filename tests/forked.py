@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,16 @@ class Command:
     """`seq2attn` with arguments, running."""
 
     def __init__(
-        self, *arguments: object, log: Path, fault: Fault | None = None, environment: Mapping[str, str] = {}
+        self,
+        *arguments: object,
+        log: Path,
+        fault: Fault | None = None,
+        environment: Mapping[str, str] = {},
+        folder: Path = Path(),
     ) -> None:
-        self.log = log
-        self.process = _CONTEXT.Process(target=_run, args=([*map(str, arguments)], str(log), fault, environment))
+        """`folder`: the working directory."""
+        self.log, given = log.absolute(), [*map(str, arguments)]
+        self.process = _CONTEXT.Process(target=_run, args=(given, str(self.log), fault, environment, str(folder)))
         self.process.start()
 
     def send(self, number: int) -> None:
@@ -64,19 +70,30 @@ class Command:
         return self.log.read_text(errors="replace") if self.log.is_file() else ""
 
 
-def start_two(*arguments: object, folder: Path) -> list[Command]:
-    """A distributed command in two processes, with the environment that `torchrun` gives them, and logs in `folder`."""
+def start_two(
+    *arguments: object, folder: Path, others: Sequence[object] = (), folders: Sequence[Path] = (Path(), Path())
+) -> list[Command]:
+    """A distributed command in two processes, with the environment that `torchrun` gives them, and logs in `folder`.
+
+    `others`: further arguments of the second; `folders`: the working directories.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
     return [
-        Command(*arguments, log=folder / f"{rank}.txt", environment=place | {"RANK": rank, "LOCAL_RANK": rank})
-        for rank in ("0", "1")
+        Command(
+            *(*arguments, *others) if rank else arguments,
+            log=folder / f"{rank}.txt",
+            environment=place | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            folder=folders[rank],
+        )
+        for rank in (0, 1)
     ]
 
 
-def _run(arguments: list[str], log: str, fault: Fault | None, environment: Mapping[str, str]) -> None:
+def _run(arguments: list[str], log: str, fault: Fault | None, environment: Mapping[str, str], folder: str) -> None:
     os.environ.update(environment)
+    os.chdir(folder)
     tempfile.tempdir = None  # read TMPDIR again
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)

@@ -41,7 +41,7 @@ def sweep(
 
     from seq2attn.errors import UserError
     from seq2attn.sweep.plan import load_plan
-    from seq2attn.sweep.run_sweep import describe_plan, run_sweep, write_leaderboard
+    from seq2attn.sweep.run_sweep import describe_plan, lock_sweep, run_sweep, write_leaderboard
 
     given = {"--redo": redo, "--jobs": jobs is not None, "--leaderboard": dry_run and leaderboard}
     if (only := "--dry-run" if dry_run else "--leaderboard" if leaderboard else None) and any(given.values()):
@@ -52,8 +52,12 @@ def sweep(
         typer.echo(describe_plan(plan))
         return
     log = partial(tqdm.write, file=sys.stderr)
-    failures = [] if leaderboard else run_sweep(plan, jobs or plan.sweep.jobs, log, redo=redo)
-    typer.echo(write_leaderboard(plan, log), nl=False)
+    if leaderboard:
+        typer.echo(write_leaderboard(plan, log), nl=False)
+        return
+    with lock_sweep(plan.sweep.folder) as lock:
+        failures = run_sweep(plan, jobs or plan.sweep.jobs, lock, log, redo=redo)
+        typer.echo(write_leaderboard(plan, log), nl=False)
     if failures:
         log(f"{len(failures)} training{'s' * (len(failures) > 1)} failed:")
         for failure in failures:

@@ -1,7 +1,8 @@
 """Atomic writes, and reads of regular files of limited size, with the version of their format.
 
 Only regular files are read: a pipe may block, and a device has no end. A write makes a new file and renames it over the
-old one, and never follows a symbolic link of that name.
+old one, and never follows a symbolic link of that name. Below a folder that this process has locked nothing is written
+once another folder is in its place.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, BinaryIO, TextIO
 
 import seq2attn
 from seq2attn.errors import RunError, UserError
+from seq2attn.io.lock import check_locks
 
 MAX_FILE_BYTES = 2**25
 """Maximum size of a file that is read into memory: a vocabulary of a million words has half of it."""
@@ -45,6 +47,7 @@ DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Atomic write of a file and, if need be, its folder."""
+    check_locks(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as partial:
         partial.write_bytes(content)
@@ -70,10 +73,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     The temporary name is unique: of several processes that write one file, the last one wins.
     """
+    check_locks(path)
     partial = _temporary(path, "partial")
     try:
         yield partial
         sync(partial)
+        check_locks(path)
         partial.replace(path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
@@ -86,6 +91,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_dir(folder: Path) -> Iterator[Path]:
     """A temporary folder of a unique name that replaces `folder` after fsync; it is deleted after an error."""
+    check_locks(folder)
     partial = _temporary(folder, "partial")
     try:
         partial.mkdir(parents=True)
@@ -108,6 +114,7 @@ def check_not_working_dir(folder: Path) -> None:
 
 def remove_dir(folder: Path) -> None:
     """Rename a folder, then delete it: a kill in between leaves no folder of that name with part of its files."""
+    check_locks(folder)
     if folder.is_symlink():
         folder.unlink()
     elif folder.is_dir():

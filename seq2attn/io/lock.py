@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import lock_descriptor
@@ -18,6 +18,8 @@ LOCK_FILE = "run.lock"
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks, on which nothing is locked."""
 LOCK_HINT = "give another `run_dir` (--set run_dir=DIR)"
+_held: dict[Path, int] = {}
+"""The lock files of this process, and their open descriptors."""
 
 
 @contextmanager
@@ -43,9 +45,37 @@ def lock_directory(
             raise RunError(f"{folder}: {holder} is at work in it; wait for its end, stop it, or {advice}")
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        hold_lock(path, descriptor)
         yield descriptor
     finally:
+        _held.pop(path.absolute(), None)
         os.close(descriptor)
+
+
+def hold_lock(path: Path, descriptor: int) -> None:
+    """Let this process write below the folder of a lock file only while `descriptor` is of the file at its path.
+
+    Raises: RunError when it is not, as for a file that was removed before it was locked.
+    """
+    _held[path.absolute()] = descriptor
+    check_locks(path)
+
+
+def check_locks(path: Path) -> None:
+    """Check that the locked folders that `path` is in are still those that were locked, before it is written.
+
+    Raises: RunError when one was removed or replaced: its files are those of another process now.
+    """
+    for file, descriptor in [*_held.items()]:
+        if not path.absolute().is_relative_to(file.parent):
+            continue
+        with suppress(OSError):  # there is no such file
+            if os.path.samestat(os.fstat(descriptor), os.lstat(file)):
+                continue
+        raise RunError(
+            f"{file.parent}: was removed or replaced while this process was at work in it; it ends, and writes nothing"
+            " more there"
+        )
 
 
 def lock(descriptor: int, timeout: float = 0.0) -> bool:

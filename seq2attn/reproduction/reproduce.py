@@ -16,7 +16,7 @@ from seq2attn.reproduction.recipe import Recipe
 from seq2attn.reproduction.report import write_report
 from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.record import read_record
-from seq2attn.sweep.run_sweep import FinishedRun, run_sweep, write_leaderboard
+from seq2attn.sweep.run_sweep import FinishedRun, lock_sweep, run_sweep, write_leaderboard
 from seq2attn.visualization.figure import check_picture
 
 
@@ -38,20 +38,21 @@ def reproduce(
         log(f"{recipe.corpus_folder}: {len(fetched.new)} files new, {len(fetched.present)} already right")
     elif mirror is not None:
         raise UserError(f"{recipe.plan.path}: has no `corpus` to copy from --mirror")
-    failures = _train(recipe, jobs, log, redo=redo)
-    write_leaderboard(recipe.plan, log)
-    markdown = write_report(recipe)
+    with lock_sweep(folder) as lock:
+        failures = _train(recipe, jobs, lock, log, redo=redo)
+        write_leaderboard(recipe.plan, log)
+        markdown = write_report(recipe)
     log(f"report: {folder / 'report.html'} (and .md, .json)")
     return markdown, failures
 
 
-def _train(recipe: Recipe, jobs: int, log: Log, *, redo: bool) -> list[FinishedRun]:
+def _train(recipe: Recipe, jobs: int, lock: int, log: Log, *, redo: bool) -> list[FinishedRun]:
     """Train all trials, those that train on translations of the teacher last; return the trainings that failed."""
     students, folder = recipe.students, recipe.distilled_folder
     if folder.exists() and not redo and any(read_record(run.folder) is None for run in recipe.teachers):
         raise RunError(f"{folder}: holds translations of other models; repeat them by --redo, or give another `folder`")
     others = tuple(trial for trial in recipe.plan.trials if trial not in students)
-    failures = run_sweep(replace(recipe.plan, trials=others), jobs, log, redo=redo)
+    failures = run_sweep(replace(recipe.plan, trials=others), jobs, lock, log, redo=redo)
     if not students:
         return failures
     if any(failure.run in recipe.teachers for failure in failures):
@@ -60,7 +61,7 @@ def _train(recipe: Recipe, jobs: int, log: Log, *, redo: bool) -> list[FinishedR
     if redo:
         remove_dir(folder)
     _distill(recipe, log)
-    return failures + run_sweep(replace(recipe.plan, trials=students), jobs, log, redo=redo)
+    return failures + run_sweep(replace(recipe.plan, trials=students), jobs, lock, log, redo=redo)
 
 
 def _distill(recipe: Recipe, log: Log) -> None:

@@ -27,7 +27,7 @@ from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_j
 from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 
-TRIAL_FILE, RESULT_FILE = "trial.json", "result.json"
+TRIAL_FILE, RESULT_FILE, SWEEP_LOCK = "trial.json", "result.json", "sweep.lock"
 SWEEP_HINT = "remove the folder it is in, and start the sweep again"
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,13 +21,14 @@ from seq2attn.data.train_tokenizers import Log
 from seq2attn.errors import RunError
 from seq2attn.io.files import FORMAT_VERSION, atomic_dir, remove_dir, remove_temporary, write_bytes, write_json
 from seq2attn.io.import_path import environment
-from seq2attn.io.lock import lock_directory
+from seq2attn.io.lock import check_locks, lock_directory
 from seq2attn.io.tables import format_table
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters
 from seq2attn.sweep.leaderboard import build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 from seq2attn.sweep.record import (
     RESULT_FILE,
+    SWEEP_LOCK,
     TRIAL_FILE,
     ExperimentFingerprints,
     changed_options,
@@ -37,33 +39,38 @@ from seq2attn.sweep.record import (
 from seq2attn.sweep.worker import TERMINATE_GRACE_SECONDS
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
 
-SWEEP_LOCK = "sweep.lock"
 EVALUATION_PARTS = {"test sets", "search"}
 """Parts of a config that training does not depend on."""
 LOCK_TIMEOUT = TERMINATE_GRACE_SECONDS + 5
 """Seconds within which the trainings of a killed sweep end."""
 
 
-def run_sweep(plan: SweepPlan, jobs: int, log: Log, *, redo: bool = False) -> list[FinishedRun]:
-    """Train and evaluate all runs that are not finished; return those that failed.
+def lock_sweep(folder: Path) -> AbstractContextManager[int]:
+    """A lock on the folder of a sweep, for as long as files are written there: its descriptor.
+
+    Raises: RunError for a folder with files of others, or if another process is at work in it.
+    """
+    refuse_other_files(folder)
+    return lock_directory(folder, SWEEP_LOCK, advice="give another `folder`", timeout=LOCK_TIMEOUT)
+
+
+def run_sweep(plan: SweepPlan, jobs: int, lock: int, log: Log, *, redo: bool = False) -> list[FinishedRun]:
+    """Train and evaluate all runs that are not finished; return those that failed. `lock` is that of `lock_sweep`.
 
     Raises: RunError for runs whose config has changed, unless `redo`, which repeats them.
     """
-    folder = plan.sweep.folder
-    refuse_other_files(folder)
-    with lock_directory(folder, SWEEP_LOCK, advice="give another `folder`", timeout=LOCK_TIMEOUT) as lock:
-        experiments = ExperimentFingerprints()
-        fingerprints = {str(run): experiments.fingerprint(run.experiment) for run in plan.runs}
-        _handle_changes(plan, fingerprints, redo, log)
-        waiting = [run for run in plan.runs if read_record(run.folder) is None]
-        log(
-            f"{len(plan.trials)} trials x {len(plan.sweep.seeds)} seeds: {len(plan.runs) - len(waiting)} trainings"
-            f" finished, {len(waiting)} to go; up to {jobs} simultaneous, threads each: {threads(jobs)}"
-        )
-        link_prepared_data(waiting, experiments, folder, log)
-        for run in waiting:
-            write_trial(run, fingerprints[str(run)])
-        return _run_and_log(waiting, jobs, lock, log)
+    experiments = ExperimentFingerprints()
+    fingerprints = {str(run): experiments.fingerprint(run.experiment) for run in plan.runs}
+    _handle_changes(plan, fingerprints, redo, log)
+    waiting = [run for run in plan.runs if read_record(run.folder) is None]
+    log(
+        f"{len(plan.trials)} trials x {len(plan.sweep.seeds)} seeds: {len(plan.runs) - len(waiting)} trainings"
+        f" finished, {len(waiting)} to go; up to {jobs} simultaneous, threads each: {threads(jobs)}"
+    )
+    link_prepared_data(waiting, experiments, plan.sweep.folder, log)
+    for run in waiting:
+        write_trial(run, fingerprints[str(run)])
+    return _run_and_log(waiting, jobs, lock, log)
 
 
 def refuse_other_files(folder: Path) -> None:
@@ -225,8 +232,9 @@ def _visible_gpus() -> list[str]:
 
 def _start(run: TrialRun, jobs: int, lock: int, gpu: str | None) -> subprocess.Popen[bytes]:
     """Start a process in a new session, without Ctrl-C, and with one GPU if there is any."""
+    check_locks(run.folder)
     devices = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
-    command = [sys.executable, "-m", "seq2attn.sweep.worker", str(run.folder), str(jobs)]
+    command = [sys.executable, "-m", "seq2attn.sweep.worker", str(run.folder), str(jobs), str(lock)]
     with (run.folder / SWEEP_LOG).open("wb") as log:
         return subprocess.Popen(
             command,

@@ -1,6 +1,7 @@
-"""Process of one training: `python -m seq2attn.sweep.worker RUN_DIR JOBS` trains and evaluates `RUN_DIR/trial.json`.
+"""Process of one training: `python -m seq2attn.sweep.worker RUN_DIR JOBS LOCK`.
 
-Its standard input is a pipe from the sweep: when that closes, the worker saves a checkpoint and ends.
+It trains and evaluates `RUN_DIR/trial.json`; LOCK is the descriptor of the lock of the sweep. Its standard input is a
+pipe from the sweep: when that closes, the worker saves a checkpoint and ends.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import torch
 from seq2attn.errors import TrainingInterrupted, UserError
 from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, read_sets, write_reports
 from seq2attn.inference.translator import Translator
+from seq2attn.io.lock import hold_lock
 from seq2attn.models.build import count_parameters
-from seq2attn.sweep.record import RunRecord, TrainingSummary, read_trial, write_record
+from seq2attn.sweep.record import SWEEP_LOCK, RunRecord, TrainingSummary, read_trial, write_record
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 
@@ -30,9 +32,10 @@ TERMINATE_GRACE_SECONDS = 10.0
 
 def main() -> int:
     """Train and evaluate; return the exit code."""
-    folder, jobs = Path(sys.argv[1]), int(sys.argv[2])
+    folder, jobs, lock = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     try:
+        hold_lock(folder.parents[2] / SWEEP_LOCK, lock)
         write_record(folder, run_trial(folder, jobs))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

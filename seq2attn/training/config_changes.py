@@ -1,4 +1,4 @@
-"""Changes of config and text between a run and its resumption: logged, or refused."""
+"""Changes of config and text between a run and its resumption: logged, or refused; and between processes: refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import seq2attn
 from seq2attn.config.base import Config
 from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
@@ -17,6 +20,7 @@ from seq2attn.io.files import read_bytes, write_bytes
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.auto_settings import total_is_auto
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
+from seq2attn.training.distributed import DistributedContext
 
 FIXED_PARTS = ("model", "tokenizer", "training.lora")
 """Parts of the config that cannot change, because the weights depend on them. Files in them may have moved."""
@@ -34,6 +38,20 @@ def text_digests(data: DataConfig) -> Digests:
         name: {str(file): file_digest(file) for corpus in part for file in corpus.files}
         for name, part in corpora.items()
     }
+
+
+def check_processes(config: ExperimentConfig, world: DistributedContext) -> None:
+    """Raises UserError if a process has another config, text or version than the others; folders may differ."""
+    if world.size > 1:
+        options = {f"`{key}`": value for key, value in _values(config).items() if key != "run_dir"}
+        options |= {key: Path(path).name for key, path in options.items() if isinstance(path, str) and "/" in path}
+        texts = {
+            f"SHA-256 of file {number} of `data.{name}`": digest
+            for name, digests in text_digests(config.data).items()
+            for number, digest in enumerate(digests.values(), start=1)
+        }
+        versions = {"version of seq2attn": seq2attn.__version__, "version of torch": torch.__version__}
+        world.check_same({**options, **texts, **versions})
 
 
 def config_before(checkpoint: Checkpoint, run: RunDirectory) -> ExperimentConfig:

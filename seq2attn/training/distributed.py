@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -70,6 +70,19 @@ class DistributedContext:
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value, group=self.host_group)
         return values
+
+    def check_same(self, values: Mapping[str, object]) -> None:
+        """Compare values of all processes, such as options by their keys. Raises UserError that names what differs."""
+        first, *others = self.all_gather(dict(values))
+        for rank, other in enumerate(others, start=1):
+            lines = [
+                f"  {key} is {first.get(key)} in process 0, and {other.get(key)} in process {rank}"
+                for key in dict.fromkeys([*first, *other])
+                if first.get(key) != other.get(key)
+            ]
+            if lines:
+                advice = "give all processes the same config, text and versions"
+                raise UserError(f"the processes of this training differ; {advice}:\n" + "\n".join(lines))
 
     def barrier(self) -> None:
         """Wait for all processes."""

@@ -22,6 +22,7 @@ from tqdm import tqdm
 from seq2attn.data.batch_planner import Indices
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import sync
+from seq2attn.io.lock import check_locks
 from seq2attn.io.terminal import visible
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
@@ -67,6 +68,7 @@ class MetricsLogger:
 
     def log_sizes(self) -> dict[str, int]:
         """Sizes of the files in bytes, after fsync."""
+        check_locks(self.run.folder)
         paths = [path for name in (METRICS_FILE, LOG_FILE, SAMPLES_FILE) if (path := self.run.folder / name).is_file()]
         for path in paths:
             sync(path)
@@ -92,6 +94,7 @@ class MetricsLogger:
 
     def _append(self, name: str, text: str) -> None:
         path = self.run.folder / name
+        check_locks(path)
         try:
             with path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(text)
@@ -201,4 +204,4 @@ def _tensorboard(folder: Path, update: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UserError("`training.tensorboard` needs TensorBoard: pip install 'seq2attn[tensorboard]'") from None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=update + 1 if update else None)
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=update + 1)  # also of a start that saved nothing

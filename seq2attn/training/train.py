@@ -9,7 +9,8 @@ import torch
 
 from seq2attn.config.base import FieldError
 from seq2attn.config.plugin import allow_code, plugin_modules
-from seq2attn.data.prepare import prepare
+from seq2attn.data.fingerprint import file_digest
+from seq2attn.data.prepare import PREPARED, load_prepared, prepare
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.lock import lock_directory
@@ -32,6 +33,7 @@ from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, ref
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.config_changes import (
     changes_since,
+    check_processes,
     config_before,
     keep_config,
     remove_kept_configs,
@@ -76,6 +78,7 @@ def train(
         init_distributed(device) as world,
         lock_directory(run.folder) if world.is_main_process else nullcontext(),
     ):
+        check_processes(config, world)
         configure_cuda(world.device, tf32=config.training.precision != "float32")
         since, notes = _find_checkpoint(run, world, resume=resume)
         keeps_optimizer, is_auto = True, total_is_auto(config.training)
@@ -153,11 +156,13 @@ def _build_trainer(
 ) -> Trainer:
     """All components of a training, restored from the checkpoint if there is one."""
     log = reporter.log_session
-    if not world.is_main_process:  # reads the files of the main process, once they are written
-        world.barrier()
-    prepared = prepare(config.data, config.tokenizer, run.folder, log, keep_tokenizers=since is not None)
     if world.is_main_process:
+        prepared = prepare(config.data, config.tokenizer, run.folder, log, keep_tokenizers=since is not None)
         world.barrier()
+    else:  # reads the files of the main process, once they are written
+        world.barrier()
+        prepared = load_prepared(run.folder)
+    world.check_same({f"SHA-256 of {PREPARED} in `run_dir`": file_digest(run.folder / PREPARED)})
     vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
     if since:
         check_vocabularies(since.model_path, run.folder, vocabularies)

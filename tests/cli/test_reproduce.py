@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from seq2attn.errors import RunError
+from seq2attn.reproduction.recipe import load_recipe
+from seq2attn.reproduction.reproduce import reproduce
 from tests.cli.conftest import CONFIG, Done, Invoke, invoke_in, write_toy
 from tests.cli.test_sweep import results, start, wait_for, wait_until, workers
 from tests.unit.conftest import CHROMIUM, browser
@@ -167,6 +170,24 @@ def test_the_page_has_the_tables_and_figures_without_a_network(reproduced: tuple
     assert rows == [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     assert [*report(reproduced[0])["recipe"]["deviations"]] == items[items.index("The corpus is smaller.") :][:2]
     assert len(widths) == len(report(reproduced[0])["figures"]) and min(widths) > 0
+
+
+def test_a_reproduction_ends_when_another_takes_its_place(
+    reproduced: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(reproduced[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe("configs/reproduce/toy.yaml", [*report(tmp_path)["overrides"], "figures=[]"])
+    before = {path: path.read_bytes() for path in tmp_path.glob("runs/sweep/report.*")}
+
+    def replace(line: str) -> None:
+        if line.startswith("leaderboard: "):
+            Path("runs/sweep").rename("runs/before")
+            shutil.copytree("runs/before", "runs/sweep")
+
+    with pytest.raises(RunError, match="runs/sweep: was removed or replaced while"):
+        reproduce(recipe, 1, replace)
+    assert {path: path.read_bytes() for path in tmp_path.glob("runs/sweep/report.*")} == before
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,8 +14,12 @@ from pathlib import Path
 import pytest
 
 from seq2attn.data.prepare import load_prepared
+from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import text_digest
 from seq2attn.io.weights import load_tensors
+from seq2attn.sweep.plan import load_plan
+from seq2attn.sweep.record import write_trial
+from seq2attn.sweep.run_sweep import lock_sweep, run_all, run_sweep, write_leaderboard
 from seq2attn.sweep.worker import run_trial
 from tests.cli.conftest import ENVIRONMENT, Done, Invoke, command, invoke_in, write_lines, write_toy
 from tests.laws.small import assert_same
@@ -163,6 +168,32 @@ def test_failed_trainings_are_reported_and_data_are_prepared_for_each_tokenizer(
     for name, size in (("fixed+small", 290), ("fixed+large", 300)):
         prepared = load_prepared(Path("runs/sweep/trials") / name / "seed-1")
         assert len(prepared.target.vocabulary) == size
+
+
+def test_a_sweep_and_its_trainings_end_when_another_takes_its_place(
+    swept: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(swept[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    plan = load_plan(Path("sweep.yaml"))
+    folder, (run, *_) = plan.sweep.folder, plan.runs
+    stdin, _ = os.pipe()
+    with lock_sweep(folder) as lock:
+        folder.rename("runs/before")
+        shutil.copytree("runs/before", folder)
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+        works: list[Callable[[], object]] = [
+            lambda: write_leaderboard(plan, print),
+            lambda: run_sweep(plan, 1, lock, print, redo=True) or write_trial(run, {}),
+            lambda: next(run_all([run], 1, lock)),
+        ]
+        for work in works:
+            with pytest.raises(RunError, match=f"{folder}: was removed or replaced while"):
+                work()
+        worker = [sys.executable, "-m", "seq2attn.sweep.worker", run.folder, "1", str(lock)]
+        done = subprocess.run(worker, stdin=stdin, pass_fds=[lock], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and f"error: {tmp_path / folder}: was removed or replaced" in done.stderr
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_a_dry_run_trains_nothing(invoke: Invoke, tmp_path: Path) -> None:
