@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from seq2attn.alignment.head_selection import (
     ALIGNMENT_FILE,
@@ -22,7 +24,7 @@ from seq2attn.alignment.head_selection import (
 from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError
-from seq2attn.inference.input_checks import enumerate_lines
+from seq2attn.inference.input_checks import check_finite, enumerate_lines
 from seq2attn.io.files import check_output, text_output
 from seq2attn.io.tables import format_table
 from seq2attn.io.terminal import print_warnings
@@ -69,9 +71,10 @@ class Aligner:
     ) -> dict[AttentionHead, AlignmentErrorRate]:
         """Compare all heads on gold alignments, and record the best in the run.
 
-        Raises: UserError without pairs to compare on.
+        Raises: UserError without pairs to compare on, or if the weights of a pair are not finite.
         """
-        rates = score_heads(zip(self.attention_weights(pairs), (gold for _, gold in pairs), strict=True))
+        weights = _require_finite(self.attention_weights(pairs))
+        rates = score_heads(zip(weights, (gold for _, gold in pairs), strict=True))
         if not rates:
             raise UserError("selecting a head needs sentence pairs: each pair has an empty side")
         save_selected_head(self.run, rates)
@@ -92,18 +95,33 @@ class Aligner:
         return head, "selected" if is_current else f"selected for other weights; {ALIGNMENT_HINT}"
 
 
+def _are_finite(weights: WordAttention | None) -> bool:
+    return weights is None or bool(np.isfinite(weights).all())
+
+
+def _require_finite(pairs: Iterable[WordAttention | None]) -> Iterator[WordAttention | None]:
+    for number, weights in enumerate(pairs, start=1):
+        check_finite([] if _are_finite(weights) else [number])
+        yield weights
+
+
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> None:
     """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments.
 
-    Raises UserError for an output that would replace an input.
+    Raises UserError for an output that would replace an input, and after the last pair if the model gives no finite
+    log-probabilities for some, which have no links.
     """
     check_output(to, *corpus.files)
     pairs = list(read_pairs_with_alignments(corpus))
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:
         print_warnings([f"{enumerate_lines(untagged)}: no tag, which all training text had; write it before the line"])
-    head, lines, rate = None, list[str](), AlignmentErrorRate()
-    for weights, (_, gold) in zip(aligner.attention_weights(pairs), pairs, strict=True):
+    head, lines, rate, not_finite = None, list[str](), AlignmentErrorRate(), list[int]()
+    for number, (weights, (_, gold)) in enumerate(zip(aligner.attention_weights(pairs), pairs, strict=True), start=1):
+        if not _are_finite(weights):
+            not_finite.append(number)
+            lines.append("\n")
+            continue
         if head is None and weights is not None:
             head, reason = aligner.selected_head(weights)
             print(f"links by {head} ({reason})", file=sys.stderr)
@@ -112,6 +130,7 @@ def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> N
         rate += AlignmentErrorRate.from_links(links, gold) if gold else AlignmentErrorRate()
     with text_output(to) as file:
         file.writelines(lines)
+    check_finite(not_finite)
     if corpus.alignment is not None:
         print(rate, file=sys.stderr)
 

@@ -22,7 +22,7 @@ from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.metrics import LengthBucket, Metrics, References, Score, bleu_by_length
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.glossary import TermCounts
-from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import read_object, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
@@ -174,6 +174,7 @@ def _evaluate(
     checker = InputChecker()
     started = time.monotonic()
     output = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, checker=checker))
+    check_finite(checker.not_finite, f"{test.name}: ")
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in output)
     corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, train_hashes)

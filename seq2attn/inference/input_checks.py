@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from seq2attn.data.inspection import MAX_UNKNOWN_SHARE, CorpusReport, TextStyle
+from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.tokenizers.base import Tokenizer
 
@@ -15,6 +16,10 @@ UNTAGGED = "no tag, which all training text had (see `--tag`)"
 INVALID_UTF8 = "not UTF-8; the invalid bytes are replaced; convert the input to UTF-8, for example with iconv"
 TRUNCATED = (
     "the translation has the maximum length (`search.lengths.max_length` and `max_length_ratio`) and may be truncated"
+)
+NOT_FINITE = (
+    "the model gives no finite log-probabilities; its weights are too large, as after a training that diverged, or in"
+    " an import from float16; take other weights"
 )
 
 
@@ -30,6 +35,7 @@ class InputChecker:
         self.num_lines = self.num_tokens = self.num_unknown = 0
         self._with_unknown: list[int] = []
         self._lines: dict[str, list[int]] = defaultdict(list)  # numbers of lines by their warning
+        self.not_finite: list[int] = []  # lines that the model cannot translate
 
     def add_lines(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
         """Count the next lines."""
@@ -68,6 +74,17 @@ class InputChecker:
     def line_warnings(self) -> Iterator[str]:
         """Warnings about lines: not UTF-8, too long, without a tag; and about translations that may be truncated."""
         yield from (f"{enumerate_lines(lines)}: {warning}" for warning, lines in self._lines.items())
+
+
+def not_finite_errors(lines: Sequence[int]) -> list[str]:
+    """The error about lines, by their numbers, for which the model gives no finite log-probabilities, if any."""
+    return [f"{enumerate_lines(lines)}: {NOT_FINITE}"] if lines else []
+
+
+def check_finite(lines: Sequence[int], place: str = "") -> None:
+    """Raises UserError if the model gives no finite log-probabilities for lines of a file or test set."""
+    for message in not_finite_errors(lines):
+        raise UserError(f"{place}{message}")
 
 
 def enumerate_lines(lines: Sequence[int]) -> str:

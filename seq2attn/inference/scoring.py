@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections import defaultdict
@@ -14,10 +13,10 @@ from pathlib import Path
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.source_limit import model_source_limit
-from seq2attn.inference.input_checks import UNTAGGED, enumerate_lines
+from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
 from seq2attn.io.files import check_output, text_output
 from seq2attn.io.terminal import print_warnings
-from seq2attn.io.text_lines import escape_breaks
+from seq2attn.io.text_lines import json_line
 from seq2attn.models import Seq2Seq
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.translate_ids import retry_with_smaller_batches
@@ -73,16 +72,19 @@ def score_files(
     """Write a line for each pair of a corpus to a file or to standard output, and a summary to standard error.
 
     Both files are read completely first, so that files of different lengths are refused. Raises: DataError; UserError
-    for an output that would replace an input.
+    for an output that would replace an input, and after the last pair if some have no finite log-probability.
     """
     check_output(to, *corpus.files)
     pairs = list(corpus.pairs())
     print_warnings(_warnings(run, tokenizers, pairs, corpus.tag))
-    log_probs = list[float]()
+    log_probs, not_finite = list[float](), list[int]()
     with text_output(to) as file:
-        for pair in score_pairs(model, tokenizers, pairs, corpus.tag):
+        for number, pair in enumerate(score_pairs(model, tokenizers, pairs, corpus.tag), start=1):
             file.write(_format(pair, as_json=as_json, per_token=per_token))
             log_probs += pair.token_log_probs
+            if not math.isfinite(pair.log_prob):
+                not_finite.append(number)
+    check_finite(not_finite)
     total, count = math.fsum(log_probs), len(log_probs)
     perplexity = math.exp(min(-total / max(count, 1), 700.0))
     size = f"{len(pairs):,} pairs, {count:,} tokens with EOS"
@@ -91,7 +93,7 @@ def score_files(
 
 def _format(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
     if as_json:
-        return escape_breaks(json.dumps(asdict(pair), ensure_ascii=False)) + "\n"
+        return json_line(asdict(pair))
     tokens = [f"{token} {log_prob:.4f}" for token, log_prob in zip(pair.tokens, pair.token_log_probs, strict=True)]
     return "\t".join([f"{pair.log_prob:.4f}", *(tokens if per_token else [])]) + "\n"
 

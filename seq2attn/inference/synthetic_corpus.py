@@ -13,6 +13,7 @@ scores.txt                 the log-probability per token of each translation, wi
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +29,7 @@ from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairF
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.readers import PlainTextConfig, check_regular
 from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.input_checks import InputChecker, not_finite_errors
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import (
@@ -79,6 +80,7 @@ class EncodedTranslation(EncodedPair):
 class SyntheticReport(FilterReport):
     """Numbers of pairs that were kept, and left out by reason."""
 
+    not_finite: int = 0
     truncated: int = 0
     unknown: int = 0
     unlikely: int = 0
@@ -170,7 +172,7 @@ class SyntheticCorpus:
                     records = [json.dumps(asdict(pair), ensure_ascii=False) + "\n" for pair in pairs]
                     write_bytes(path, "".join(records).encode())
                 bar.update(len(chunk))
-        print_warnings(checker.warnings())
+        print_warnings([*checker.warnings(), *not_finite_errors(checker.not_finite)])
 
     def _pair(self, line: str, translation: Translation) -> SyntheticPair:
         texts = (line, translation.text) if self.side == "source" else (translation.text, line)
@@ -190,7 +192,9 @@ class SyntheticCorpus:
 
         def encoded_pairs() -> Iterator[EncodedTranslation]:
             for pair in self._read_pairs():
-                if pair.truncated:
+                if not math.isfinite(pair.log_prob):
+                    left_out["not_finite"] += 1
+                elif pair.truncated:
                     left_out["truncated"] += 1
                 elif pair.unknown:
                     left_out["unknown"] += 1

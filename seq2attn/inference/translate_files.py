@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -14,12 +13,12 @@ from typing import Any
 
 from seq2attn.errors import DataError, UserError
 from seq2attn.inference.glossary import TermCounts, load_glossary
-from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import STANDARD_STREAM, check_output, text_output
 from seq2attn.io.terminal import print_warnings
-from seq2attn.io.text_lines import BOM, escape_breaks, open_lines, read_line_batches
+from seq2attn.io.text_lines import BOM, json_line, open_lines, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import SearchConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
@@ -63,7 +62,8 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
     """Translate the input line by line; `folder` is the run, for the title of a picture.
 
     Raises UserError when a file cannot be used, for a prefix with unknown tokens, or if the model has not the attention
-    that is to be drawn.
+    that is to be drawn; and after the last line if the model gives no finite log-probabilities for some, which have
+    empty translations.
     """
     check_tag(translator.source, options.tag)
     tokenizers = translator.source, translator.target
@@ -75,9 +75,10 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
     with ExitStack() as stack:
         batches = _read_input(options, stack)
         out = stack.enter_context(text_output(options.output_file))
-        weights = _translate(translator, search, batches, out, options, folder)
-    if options.draws_html:
+        weights, not_finite = _translate(translator, search, batches, out, options, folder)
+    if options.draws_html and (weights or not not_finite):
         _draw(weights, options, folder)
+    check_finite(not_finite)
 
 
 def _translate(
@@ -87,8 +88,11 @@ def _translate(
     out: Any,
     options: TranslateOptions,
     folder: Path,
-) -> list[AttentionWeights]:
-    """Write the translations of all lines, batch by batch. Returns the attention weights to be drawn."""
+) -> tuple[list[AttentionWeights], list[int]]:
+    """Write the translations of all lines, batch by batch.
+
+    Returns the attention weights to be drawn, and the numbers of lines without finite log-probabilities.
+    """
     checker, weights, terms = InputChecker(translator.training_report), list[AttentionWeights](), list[bool]()
     for batch in batches:
         number = checker.num_lines + 1
@@ -109,12 +113,12 @@ def _translate(
             if translation.attention_weights is not None:
                 weights.append(translation.attention_weights)
         out.flush()
-        if with_attention and not options.draws_html:
+        if with_attention and not options.draws_html and not checker.not_finite:
             _draw(weights, options, folder)
     print_warnings(checker.warnings())
     if translator.glossary is not None:
         print(f"glossary: {TermCounts(sum(terms), len(terms))}", file=sys.stderr)
-    return weights
+    return weights, checker.not_finite
 
 
 def _format(number: int, line: str, translation: Translation, options: TranslateOptions) -> str:
@@ -131,7 +135,7 @@ def _format(number: int, line: str, translation: Translation, options: Translate
             content["truncated"] = True
         if options.n_best > 1:
             content["alternatives"] = alternatives
-        return escape_breaks(json.dumps(content, ensure_ascii=False)) + "\n"
+        return json_line(content)
     if options.n_best > 1:
         return "".join(f"{number}\t{t.score:.4f}\t{t.text}\n" for t in hypotheses)
     return translation.text + "\n"

@@ -20,7 +20,7 @@ from seq2attn.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.engines.targets import load_exported_engine
 from seq2attn.errors import UserError
 from seq2attn.inference.glossary import Glossary
-from seq2attn.inference.input_checks import InputChecker, InputWarning
+from seq2attn.inference.input_checks import InputChecker, InputWarning, not_finite_errors
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.inference.reranking import Reranker, rerank
 from seq2attn.inference.source_line import (
@@ -40,7 +40,13 @@ from seq2attn.nn.device import resolve_device
 from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SampleConfig, SearchConfig, check_num_hypotheses, resolve_search
-from seq2attn.search.translate_ids import Hypothesis, default_batch_tokens, retry_with_smaller_batches
+from seq2attn.search.translate_ids import (
+    NAN_HYPOTHESIS,
+    Hypothesis,
+    default_batch_tokens,
+    require_finite,
+    retry_with_smaller_batches,
+)
 from seq2attn.tokenizers.base import Tokenizer, translate_into
 from seq2attn.tokenizers.normalize import join_sentences
 
@@ -176,7 +182,8 @@ class Translator:
         `alternatives`; by default all hypotheses of the search. `prefix` is the beginning of all translations, or of
         each; its log-probability is included. `to` is the language of the translations of a multilingual model, by
         default that of the run. With `attention` the best translation has attention weights, unless the line is empty.
-        Gives an InputWarning about lines that the model may translate badly.
+        Gives an InputWarning about lines that the model may translate badly; the translation of a line for which it
+        gives no finite log-probabilities is empty and has the score NaN.
 
         Raises UserError for more hypotheses than the search has, for a prefix with unknown tokens, and for a language
         that the model does not have; ValueError if the numbers of prefixes and lines differ.
@@ -232,9 +239,10 @@ class Translator:
             ranked = self._search(encoded, own_seed)
             truncated = are_truncated(encoded, ranked, search.lengths)
             checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
+            checks.not_finite += [line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments]
             for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
                 translation = replace(self._translation(line, hypotheses, num_hypotheses), truncated=is_truncated)
-                if attention and any(line.segments):
+                if attention and any(line.segments) and [NAN_HYPOTHESIS] not in hypotheses:
                     best = [(segment, one.tokens) for segment, (one, *_) in zip(line.segments, hypotheses, strict=True)]
                     weights = AttentionWeights.concat([self._compute_weights(*pair) for pair in best])
                     translation = replace(translation, attention_weights=weights)
@@ -264,8 +272,9 @@ class Translator:
         if self.rerankers:
             sources = [*map(self.source.split_tag, texts)]
             output = rerank(self.rerankers, sources, output, search.lengths.build_penalty(), self._decode)
-        hypotheses = iter(output)
-        return [[next(hypotheses) for _ in line.segments] for line in lines]
+        hypotheses = map(require_finite, output)
+        ranked = [[next(hypotheses) for _ in line.segments] for line in lines]
+        return [[[NAN_HYPOTHESIS]] * len(line) if [NAN_HYPOTHESIS] in line else line for line in ranked]
 
     def _decode(self, hypothesis: Hypothesis) -> str:
         return hypothesis.text or self.target.decode(hypothesis.tokens)
@@ -299,5 +308,5 @@ class Translator:
 
 def _warn(checker: InputChecker) -> None:
     """Warnings with the place of the caller's caller."""
-    for message in checker.warnings():
+    for message in (*checker.warnings(), *not_finite_errors(checker.not_finite)):
         warn(message, InputWarning, stacklevel=3)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from seq2attn.errors import DataError
 
@@ -21,9 +22,10 @@ BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 _BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
-def escape_breaks(text: str) -> str:
-    """JSON with U+0085, U+2028 and U+2029 escaped, at which other programs break lines."""
-    return text.translate(_BREAKS)
+def json_line(content: Any) -> str:
+    """JSON with null for NaN, and with U+0085, U+2028 and U+2029 escaped, at which other programs break lines."""
+    content = json.loads(json.dumps(content), parse_constant=lambda name: None)
+    return json.dumps(content, ensure_ascii=False).translate(_BREAKS) + "\n"
 
 
 def read_lines(path: Path) -> Iterator[str]:

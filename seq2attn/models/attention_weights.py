@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,13 +77,16 @@ def cross_attention_weights(
 ) -> list[NDArray[np.float32] | None]:
     """Cross-attention weights of pairs of ids without EOS, by forced decoding; None for a model without attention.
 
-    Each is [layers, heads, target + EOS, source + EOS]. A batch has at most `budget` tokens.
+    Each is [layers, heads, target + EOS, source + EOS], all NaN if the log-probabilities of the first token are NaN. A
+    batch has at most `budget` tokens.
     """
     output: list[NDArray[np.float32] | None] = [None] * len(pairs)
     for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
         batch = collate([pairs[row] for row in rows]).to(model.device)
-        weights = model(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
-        if weights is not None:
+        decoded = model(batch.source, batch.source_mask, batch.target, need_weights=True)
+        if decoded.cross_attention is not None:
+            weights = decoded.cross_attention
+            weights[model.log_probs(decoded.hidden[:, 0]).isnan().any(1)] = math.nan
             for row, one in zip(rows, weights.float().cpu().numpy(), strict=True):
                 source, target = pairs[row]
                 output[row] = one[:, :, : len(target) + 1, : len(source) + 1]

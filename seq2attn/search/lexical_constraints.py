@@ -51,7 +51,7 @@ def phrase_continuations(
 
     grown = torch.cat([tokens.gather(1, parent.unsqueeze(-1).expand(-1, -1, tokens.size(-1))), token.unsqueeze(-1)], -1)
     matched = matched_tokens(grown, phrases)
-    is_met, ended = matched == lengths, token == eos
+    is_met, ended = matched == lengths, (token == eos) | score.isnan()
     missing = lengths.masked_fill(is_met, 0).sum(-1) - matched.masked_fill(is_met, 0).amax(-1)
     is_kept = _allocate(missing, ~ended & (score > NEG_INF), k, banks=phrases[0].numel() + 1)
     among_best = torch.arange(score.size(1), device=score.device) < 2 * k

@@ -67,7 +67,8 @@ def search(
     """Decode each sentence until no live hypothesis can beat its worst finished one, or enough are finished.
 
     `state` and `memory` have one row per sentence, or per group of its hypotheses. `suppress_tokens` are never
-    selected, and n-grams of `no_repeat_ngram_size` tokens once. `end_score`: a number of at most 0 for each row of a
+    selected, and n-grams of `no_repeat_ngram_size` tokens once. A sentence with a hypothesis whose log-probability is
+    NaN has NaN as its best score. `end_score`: a number of at most 0 for each row of a
     state [N], added to the scores of hypotheses that end. Finished sentences are removed from the batch in groups.
     """
     device, b, k = limits.max_length.device, limits.max_length.size(0), strategy.beam_size
@@ -88,7 +89,7 @@ def search(
             strategy if limits.phrases is None else partial(phrase_continuations, live[..., 1:t], limits.phrases, eos)
         )
         parent, token, score = select(log_probs, scores)
-        ended = token == eos
+        ended = (token == eos) | score.isnan()  # which is then the best score
         best = _merge_ended(best, live, parent, score, ended, penalties[t], end_score and end_score(state))
         scores, index = score.masked_fill(ended, NEG_INF).topk(k)
         if k > 1:

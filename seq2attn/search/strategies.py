@@ -139,11 +139,12 @@ BLOCK_SIZE = 64
 def draw_tokens(probs: Tensor, generator: torch.Generator | None) -> Tensor:
     """A token of each distribution: [N, V] -> [N]
 
-    First a block, then a token in it: `torch.multinomial` takes a random number for each of its probabilities.
+    First a block, then a token in it: `torch.multinomial` takes a random number for each of its probabilities. Where
+    they are NaN, any token.
     """
     blocks = F.pad(probs, (0, -probs.size(1) % BLOCK_SIZE)).unflatten(1, (-1, BLOCK_SIZE))
-    block = torch.multinomial(blocks.sum(-1), 1, generator=generator).squeeze(1)
-    tokens = blocks[torch.arange(len(blocks), device=block.device), block]
+    block = torch.multinomial(blocks.sum(-1).nan_to_num(1.0), 1, generator=generator).squeeze(1)
+    tokens = blocks[torch.arange(len(blocks), device=block.device), block].nan_to_num(1.0)
     return block * BLOCK_SIZE + torch.multinomial(tokens, 1, generator=generator).squeeze(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -44,6 +45,10 @@ class Hypothesis:
     text: str | None = None  # where it is not that of the tokens
 
 
+NAN_HYPOTHESIS = Hypothesis((), math.nan, math.nan)
+"""The only hypothesis of a source for which the model gives no finite log-probabilities."""
+
+
 class SearchModel(Protocol):
     """Interface of a model for search: `Seq2Seq`, an ensemble, or an exported model."""
 
@@ -82,8 +87,8 @@ def translate_ids(
     """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
     A batch has at most `budget` source tokens, with padding, times the beam size. An empty source has one empty
-    hypothesis. The hypotheses of a source begin with its prefix, and those of a beam contain its phrases.
-    `cuda_graphs`: capture the step of each batch.
+    hypothesis, and one without finite log-probabilities `NAN_HYPOTHESIS`. The hypotheses of a source begin with its
+    prefix, and those of a beam contain its phrases. `cuda_graphs`: capture the step of each batch.
     """
     strategy = config.build(model.device)
     if config.coverage_penalty:
@@ -141,13 +146,19 @@ def to_hypotheses(best: Hypotheses, groups: int) -> list[list[Hypothesis]]:
         ]
         for sentence in zip(*tensors, strict=True)
     ]
-    if groups == 1:
-        return rows
-    sentences = (
-        {one.tokens: one for row in parts for one in row}
-        for parts in zip(*(rows[group::groups] for group in range(groups)), strict=True)
-    )
-    return [sorted(sentence.values(), key=lambda one: -one.score) for sentence in sentences]
+    if groups > 1:
+        sentences = (
+            {one.tokens: one for row in parts for one in row}
+            for parts in zip(*(rows[group::groups] for group in range(groups)), strict=True)
+        )
+        rows = [sorted(sentence.values(), key=lambda one: -one.score) for sentence in sentences]
+    return [*map(require_finite, rows)]
+
+
+def require_finite(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    """The hypotheses of a source; `NAN_HYPOTHESIS` if there are none, or a score or log-probability is not finite."""
+    values = [value for one in hypotheses for value in (one.score, one.log_prob)]
+    return hypotheses if values and all(map(math.isfinite, values)) else [NAN_HYPOTHESIS]
 
 
 Batch = TypeVar("Batch")
