@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from seq2attn.engines.base import Engine
+from seq2attn.errors import UserError
 from seq2attn.io.tables import format_table
 from seq2attn.search.config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, TokenIds
+from seq2attn.search.translate_ids import NOT_FINITE, Hypothesis, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS
 
 MIN_AGREEMENT = 0.99
@@ -78,13 +80,17 @@ def compare_engines(
 ) -> AgreementReport:
     """Agreement of two engines on `sources` in each of the named `searches`; all translations begin with `prefix`.
 
-    Forced decoding is compared on the translations of the native engine by the first search.
+    Forced decoding is compared on the translations of the native engine by the first search. Raises UserError if an
+    engine gives no finite log-probabilities for a source.
     """
     prefixes = [prefix] * len(sources)
     hypotheses = [
         [engine.translate(sources, search, budget=MAX_BATCH_TOKENS, prefixes=prefixes) for _, search in searches]
         for engine in (native, exported)
     ]
+    for number, beam in chain.from_iterable(enumerate(output, 1) for engine in hypotheses for output in engine):
+        if not math.isfinite(beam[0].log_prob):
+            raise UserError(f"sentence {number} of the verification: {NOT_FINITE}")
     names = [name for name, _ in searches]
     pairs = [(ids, best[0].tokens) for ids, best in zip(sources, hypotheses[0][0], strict=True) if len(ids)]
     forced = [map(sum, engine.token_log_probs(pairs, budget=MAX_BATCH_TOKENS)) for engine in (native, exported)]

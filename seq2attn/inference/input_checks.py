@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from seq2attn.data.inspection import MAX_UNKNOWN_SHARE, CorpusReport, TextStyle
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLine
+from seq2attn.search.translate_ids import NOT_FINITE
 from seq2attn.tokenizers.base import Tokenizer
 
 MAX_EXAMPLES = 5
@@ -16,10 +17,6 @@ UNTAGGED = "no tag, which all training text had (see `--tag`)"
 INVALID_UTF8 = "not UTF-8; the invalid bytes are replaced; convert the input to UTF-8, for example with iconv"
 TRUNCATED = (
     "the translation has the maximum length (`search.lengths.max_length` and `max_length_ratio`) and may be truncated"
-)
-NOT_FINITE = (
-    "the model gives no finite log-probabilities; its weights are too large, as after a training that diverged, or in"
-    " an import from float16; take other weights"
 )
 
 

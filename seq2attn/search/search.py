@@ -67,9 +67,8 @@ def search(
     """Decode each sentence until no live hypothesis can beat its worst finished one, or enough are finished.
 
     `state` and `memory` have one row per sentence, or per group of its hypotheses. `suppress_tokens` are never
-    selected, and n-grams of `no_repeat_ngram_size` tokens once. A sentence with a hypothesis whose log-probability is
-    NaN has NaN as its best score. `end_score`: a number of at most 0 for each row of a
-    state [N], added to the scores of hypotheses that end. Finished sentences are removed from the batch in groups.
+    selected, and n-grams of `no_repeat_ngram_size` tokens once. `end_score`: a number of at most 0 for each row of a
+    state [N], added to the scores of hypotheses that end. NaN as a log-probability is the best score of its sentence.
     """
     device, b, k = limits.max_length.device, limits.max_length.size(0), strategy.beam_size
     constraints = TokenConstraints.from_limits(limits, eos, suppress_tokens, no_repeat_ngram_size)

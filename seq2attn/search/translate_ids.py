@@ -45,6 +45,10 @@ class Hypothesis:
     text: str | None = None  # where it is not that of the tokens
 
 
+NOT_FINITE = (
+    "the model gives no finite log-probabilities; its weights are too large, as after a training that diverged, or in"
+    " an import from float16; take other weights"
+)
 NAN_HYPOTHESIS = Hypothesis((), math.nan, math.nan)
 """The only hypothesis of a source for which the model gives no finite log-probabilities."""
 

@@ -10,6 +10,8 @@ import pytest
 from pydantic import TypeAdapter
 
 import seq2attn
+from seq2attn.engines.agreement import compare_engines
+from seq2attn.errors import UserError
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.reranking import Reranker
@@ -100,6 +102,13 @@ def test_glossaries_reranking_and_ensembles_translate_the_other_lines(home: Path
 def test_exported_models_translate_the_other_lines(home: Path) -> None:
     invoke_in(home, "export", "bad/run", "--to", "onnx")
     check_translations(seq2attn.load(home / "bad/run", engine="onnx"))
+
+
+def test_engines_cannot_be_compared_with_such_a_line(translator: Translator) -> None:
+    """Otherwise they would agree."""
+    sources = [translator.source.encode(line) for line in LINES]
+    with pytest.raises(UserError, match="sentence 2 of the verification: the model gives no finite"):
+        compare_engines(translator.engine, translator.engine, sources, [("beam", translator.search)])
 
 
 @pytest.mark.parametrize("options", [[], ["--attention", "page.html"]])

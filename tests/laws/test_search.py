@@ -10,16 +10,15 @@ from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWa
 
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
-from seq2attn.search.search import Hypotheses, search
+from seq2attn.search.search import search
 from seq2attn.search.strategies import (
     NEG_INF,
     BeamSearch,
-    DiverseBeamSearch,
     GreedySearch,
     Sampling,
     topk_continuations,
 )
-from seq2attn.search.translate_ids import NAN_HYPOTHESIS, to_hypotheses, translate_ids
+from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.laws.parts import EVERY_DECODER, PAIRS, WORDS, model, sources
 
@@ -310,35 +309,3 @@ def test_the_distribution_of_samples_is_that_of_hugging_face(temperature, top_k,
         expected = warper(None, expected)
     ours = Sampling(3, temperature, top_k, top_p).probabilities(logits.log_softmax(-1))
     torch.testing.assert_close(ours, expected.softmax(-1).view_as(ours))
-
-
-@pytest.mark.parametrize("first", [1, 3])
-@pytest.mark.parametrize(
-    "strategy",
-    [GreedySearch(), BeamSearch(3), DiverseBeamSearch(3, groups=2), Sampling(3)],
-    ids=lambda strategy: type(strategy).__name__,
-)
-def test_a_nan_at_any_step_is_the_score_of_its_sentence_alone(strategy, first):
-    """Of sentences 0 to 2, the log-probabilities of 1 are NaN from the step `first` on, and those of 2 in one beam."""
-    table, _ = markov(0)
-    table = table.index_fill(1, torch.tensor([EOS]), -20.0)  # ends by its length
-    counts = list[int]()
-
-    def step(tokens, state, memory):
-        counts.append(len(tokens))
-        log_probs = table[tokens].clone()
-        if len(counts) >= first:
-            log_probs[state[:, 0] == 1] = math.nan
-            log_probs[(state[:, 0] == 2).nonzero()[-1:, 0]] = math.nan
-        return log_probs, state
-
-    state = torch.arange(3.0).repeat_interleave(strategy.groups).unsqueeze(1)
-    best = search(step, state, (), limits=limits(len(state), 6), strategy=strategy, bos=BOS, eos=EOS)
-    hypotheses = to_hypotheses(best, strategy.groups)
-    assert hypotheses[1:] == [[NAN_HYPOTHESIS]] * 2
-    assert len(hypotheses[0][0].tokens) == 5 and all(math.isfinite(one.score) for one in hypotheses[0])
-
-
-def test_no_hypothesis_is_no_translation():
-    nothing = Hypotheses.empty(1, 3, 4, EOS, torch.device("cpu"))
-    assert to_hypotheses(nothing, 1) == [[NAN_HYPOTHESIS]]
