@@ -75,7 +75,7 @@ class BartArchitecture(Architecture):
     max_position_embeddings: Size = 1024
     activation_function: Literal["swish", "silu", "relu", "gelu"] = "gelu"
     scale_embedding: bool = False
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(0.0, ge=0, lt=1)  # not the default of `transformers`, which few models were trained with
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     activation_dropout: float = Field(0.0, ge=0, lt=1)
     encoder_layerdrop: float = Field(0.0, ge=0, lt=1)

@@ -194,13 +194,12 @@ def _architecture(experiment: ExperimentConfig, sizes: Sequence[int]) -> dict[st
     }
     for side, part in (("encoder", encoder), ("decoder", decoder)):
         content |= {f"{side}_layers": part.layers, f"{side}_attention_heads": part.heads}
-        content |= {f"{side}_ffn_dim": part.ffn_dim}
+        content |= {f"{side}_ffn_dim": part.ffn_dim, f"{side}_layerdrop": part.layer_dropout}
     if encoder.norm_order == "pre":
         return {"model_type": "pegasus", "architectures": ["PegasusForConditionalGeneration"], **content}
     is_shared = model.embeddings.tie == "all"
     content |= {"share_encoder_decoder_embeddings": is_shared, "decoder_vocab_size": sizes[1]}
-    if encoder.position_encoding == "sinusoidal" and encoder.wavelengths == decoder.wavelengths:
-        content["wavelengths"] = encoder.wavelengths  # for `import`
+    content["wavelengths"] = encoder.wavelengths, decoder.wavelengths  # for `import`
     return {"model_type": "marian", "architectures": ["MarianMTModel"], **content}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,7 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.files import atomic_dir, check_not_working_dir
 from seq2attn.io.text_lines import read_lines
-from seq2attn.models import build_model
+from seq2attn.models import Seq2Seq, build_model
 from seq2attn.nn.initialization import SkipInit
 from seq2attn.pretrained.families import read_family
 from seq2attn.pretrained.family import Family, ImportOptions
@@ -26,6 +27,7 @@ from seq2attn.pretrained.peft_adapter import Adapter
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
+from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE, HFTokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
@@ -80,23 +82,41 @@ def import_run(
         weights = convert_weights(family.convert(tensors), empty, family.tables, rows)
         origin = {"imported": str(folder.resolve()), "architecture": family.model_type, "positions": options.positions}
         directory.save_model(weights, (source.vocabulary, target.vocabulary), origin)
-        model, *_ = directory.load_model()
-        if find_spec("transformers") is None:
-            return None
-        assert isinstance(source, SentencePieceTokenizer | HFTokenizer)
-        check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)
-        if (loaded := family.load_original(tensors, options)) is None:
-            return None
-        original = TransformersEngine(loaded, rows)
-        lengths = experiment.search.lengths.model_copy(update={"min_length": 0})
-        greedy = GreedyConfig(kind="greedy", lengths=lengths)
-        beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
-        longest = experiment.data.filters.max_length  # positions of the original
-        sources = [source.encode(line)[:longest] for line in lines]
-        searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
-        report = compare_engines(NativeEngine(model), original, sources, searches, prefix=target.line_prefix)
-        check_agreement(report, folder)
+        loaded, report = directory.load_model(), None
+        if find_spec("transformers") is not None:
+            assert isinstance(source, SentencePieceTokenizer | HFTokenizer)
+            check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)
+            if (original := family.load_original(tensors, options)) is not None:
+                report = _compare(experiment, loaded, TransformersEngine(original, rows), lines)
+                check_agreement(report, folder)
+    _print_unnamed(family)
     return report
+
+
+def _compare(
+    experiment: ExperimentConfig,
+    imported: tuple[Seq2Seq, Tokenizer, Tokenizer],
+    original: TransformersEngine,
+    lines: Sequence[str],
+) -> AgreementReport:
+    """The agreement of an imported model with the original on `lines`."""
+    model, source, target = imported
+    lengths = experiment.search.lengths.model_copy(update={"min_length": 0})
+    greedy = GreedyConfig(kind="greedy", lengths=lengths)
+    beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
+    longest = experiment.data.filters.max_length  # positions of the original
+    sources = [source.encode(line)[:longest] for line in lines]
+    searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
+    return compare_engines(NativeEngine(model), original, sources, searches, prefix=target.line_prefix)
+
+
+def _print_unnamed(family: Family) -> None:
+    """Print the keys that are 0 in the config of the run, where its defaults are not."""
+    keys = ["training.label_smoothing"]
+    if not family.names_dropout:
+        keys += ["model.encoder.dropout", "model.decoder.dropout"]
+    unnamed = ", ".join(f"`{key}`" for key in keys)
+    print(f"0 for further training, because the files name none: {unnamed}", file=sys.stderr)
 
 
 def _check_options(family: Family, options: ImportOptions) -> None:
@@ -130,6 +150,7 @@ def _experiment(family: Family, run: Path, options: ImportOptions) -> Experiment
         "data": {**corpora, "filters": {"max_length": family.max_positions - 1}},
         "tokenizer": {"source": source, "target": target},
         "model": family.model(options),
+        "training": {"label_smoothing": 0.0},  # with which a model forgets its own translations
         "search": family.search(options),
     }
     try:

@@ -25,6 +25,7 @@ from seq2attn.tokenizers.sentencepiece_model import read_pieces
 
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
 VOCABULARY_FILE, TARGET_VOCABULARY_FILE = "vocab.json", "target_vocab.json"
+Wavelengths = Literal["tensor2tensor", "paper"]
 
 
 class MarianArchitecture(BartArchitecture):
@@ -36,7 +37,7 @@ class MarianArchitecture(BartArchitecture):
     normalize_embedding: Literal[False] = False
     add_final_layer_norm: Literal[False] = False
     static_position_embeddings: Literal[True] = True
-    wavelengths: Literal["tensor2tensor", "paper"] | None = None  # of the training, known of exports of this package
+    wavelengths: Wavelengths | tuple[Wavelengths, Wavelengths] | None = None  # of encoder and decoder in our exports
 
 
 class MarianTokens(BartFamily):
@@ -128,22 +129,27 @@ class Marian(MarianTokens):
         return Tables(self.names, one.vocab_size, target_size, one.d_model, shared, one.tie_word_embeddings)
 
     def layers(self, options: ImportOptions) -> dict[str, Any]:
-        """Post-norm, and Marian's sinusoids or those that `transformers` puts in their place."""
-        return {"norm_order": "post", "wavelengths": self._wavelengths(options)}
+        """Post-norm."""
+        return {"norm_order": "post"}
 
-    def _wavelengths(self, options: ImportOptions) -> Literal["tensor2tensor", "paper"]:
-        return self.architecture.wavelengths or ("paper" if options.positions == "transformers" else "tensor2tensor")
+    def _wavelengths(self, options: ImportOptions) -> tuple[Wavelengths, Wavelengths]:
+        """Those of both sides: of an export, or Marian's, or those that `transformers` puts in their place."""
+        default: Wavelengths = "paper" if options.positions == "transformers" else "tensor2tensor"
+        known = self.architecture.wavelengths or default
+        return (known, known) if isinstance(known, str) else known
 
     def model(self, options: ImportOptions) -> dict[str, Any]:
         """The model section; translations begin with a zero vector, which stays zero in further training."""
         model = super().model(options)
+        for side, wavelengths in zip(("encoder", "decoder"), self._wavelengths(options), strict=True):
+            model[side] |= {"wavelengths": wavelengths}
         return model | {"embeddings": model["embeddings"] | {"frozen_bos": True}}
 
     def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
         """The original model with its `tensors` and the given positions."""
         model = super().load_original(tensors, options)
-        encoding = SinusoidalPositionEncoding(self.architecture.d_model, self._wavelengths(options))
-        table = encoding(torch.arange(self.max_positions))
-        for side in (model.model.encoder, model.model.decoder):
-            side.embed_positions.weight.data.copy_(table)
+        sides = model.model.encoder, model.model.decoder
+        for side, wavelengths in zip(sides, self._wavelengths(options), strict=True):
+            encoding = SinusoidalPositionEncoding(self.architecture.d_model, wavelengths)
+            side.embed_positions.weight.data.copy_(encoding(torch.arange(self.max_positions)))
         return model

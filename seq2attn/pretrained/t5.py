@@ -71,7 +71,7 @@ class T5Architecture(Architecture):
     relative_attention_num_buckets: Size = 32
     relative_attention_max_distance: Size = 128
     feed_forward_proj: Literal["relu", "gated-gelu", "gated-silu"] = "relu"
-    dropout_rate: float = Field(0.1, ge=0, lt=1)
+    dropout_rate: float = Field(0.0, ge=0, lt=1)  # not the default of `transformers`
     layer_norm_epsilon: float = Field(1e-6, ge=1e-6, le=1e-6)
     task_specific_params: dict[str, dict[str, Any]] | None = None
     scale_decoder_outputs: bool = Field(default_factory=lambda fields: fields.get("tie_word_embeddings", True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from seq2attn.config.base import FieldError
 from seq2attn.config.plugin import plugin_modules
+from seq2attn.data.collate import make_batch
+from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import ConfigError, UserError
@@ -28,6 +31,8 @@ from seq2attn.tokenizers.vocabulary import Vocabulary
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.training.config_changes import config_changes
+from seq2attn.training.gradient_accumulation import restored_buffers
+from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.optimizers import parameter_groups
 
 Log = Callable[[str], None]
@@ -38,6 +43,8 @@ VOCABULARY_TABLES = {
     "output_projection.bias": "target",
 }
 """Parameters with a row for each entry of a vocabulary."""
+DROPOUT_PAIRS, MAX_DROPOUT_LOSS = 16, 1.0
+"""Sentence pairs with which initial weights are tried, and the loss per token by which dropout may raise theirs."""
 
 
 def check_parts(config: ExperimentConfig) -> int | None:
@@ -98,6 +105,7 @@ def load_initial_weights(model: Seq2Seq, config: ExperimentConfig, prepared: Pre
         _load_pretrained(model, config, prepared, log)
     if init is not None:
         _load_run(model, config, init, prepared, log)
+        _warn_of_dropout(model, prepared.train.corpus, log)
 
 
 def _load_run(model: Seq2Seq, config: ExperimentConfig, init: InitFromConfig, prepared: PreparedData, log: Log) -> None:
@@ -121,6 +129,20 @@ def _load_run(model: Seq2Seq, config: ExperimentConfig, init: InitFromConfig, pr
         log(f"{side} vocabulary: {mapping}")
     if unused := [name for name in weights if name not in model.state_dict()]:
         log(f"warning: {len(unused)} parameters of {run.folder} have no place in the model, such as `{unused[0]}`")
+
+
+def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:
+    """Log a warning if the dropout of the config makes the first pairs of a corpus far less likely."""
+    batch, objective = make_batch(corpus, range(min(len(corpus), DROPOUT_PAIRS))), TrainingLoss(model)
+    with torch.no_grad(), restored_buffers(model):
+        losses = [objective.train(mode)(batch).negative_log_likelihood for mode in (False, True)]
+    plain, dropped = (float(loss) / len(batch.label_index) for loss in losses)
+    if dropped - plain > MAX_DROPOUT_LOSS:
+        plain, dropped = (math.exp(min(loss, 700.0)) for loss in (plain, dropped))
+        log(
+            f"warning: the initial weights do not bear the dropout of `model`: perplexity {dropped:,.2f} with it, and"
+            f" {plain:,.2f} without; use that of their training, or 0 where it is not known"
+        )
 
 
 def check_initial_run(config: ExperimentConfig) -> None:

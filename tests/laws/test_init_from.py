@@ -1,6 +1,7 @@
 """Laws of trainings that begin with the weights of another run: `training.init_from`, `frozen`, `tokenizer.run_dir`."""
 
 import itertools
+import re
 import shutil
 
 import pytest
@@ -18,6 +19,7 @@ from seq2attn.training.train import train
 from tests.laws.small import (
     BAHDANAU,
     MODELS,
+    TRANSFORMER,
     WORD_TOKENIZERS,
     assert_near,
     assert_same,
@@ -223,3 +225,18 @@ def test_weights_that_do_not_fit_are_refused(corpus, old):
         old.load_config()
     with pytest.raises(ValueError, match=r"nowhere/source/tokenizer\.json: cannot be read"):
         trained(corpus, "names", tokenizer={"run_dir": "nowhere"})
+
+
+def test_a_dropout_that_the_weights_do_not_bear_is_named(corpus):
+    """By the perplexity of the same pairs with it and without."""
+    plain = {"embeddings": {"dim": 16}, **{side: TRANSFORMER | {"dropout": 0.0} for side in ("encoder", "decoder")}}
+    fast = {"optimizer": {"kind": "adam", "lr": 0.03}, "batch": {"tokens": 128}, "max_duration": ["80 updates"]}
+    old = trained(corpus, "sure", model=plain, validation={"every": "80 updates", "metric": "loss"}, **fast)
+    for dropout, is_named in ((0.0, False), (0.02, False), (0.6, True)):
+        model = plain | {"encoder": TRANSFORMER | {"dropout": dropout}}
+        run = trained(corpus, f"after {dropout}", model=model, init_from=init_from(old), **NO_UPDATE)
+        assert ("do not bear" in log_of(run)) == is_named
+    with_dropout, without = re.findall(r"perplexity ([\d.]+) with it, and ([\d.]+) without", log_of(run))[0]
+    (first,) = metrics(run, "train")
+    assert 2 * float(without) < min(float(with_dropout), first["perplexity"])
+    assert float(without) == pytest.approx(metrics(old, "train")[-1]["perplexity"], rel=0.5)

@@ -40,7 +40,7 @@ Arrays = dict[str, NDArray[np.float32]]
 def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Arrays]:
     """A folder of Hugging Face, and the arrays of the same model."""
     folder = tmp_path_factory.mktemp("hf") / "marian"
-    return folder, marian_arrays(make_marian(folder, encoder_attention_heads=4, decoder_ffn_dim=32))
+    return folder, marian_arrays(make_marian(folder, encoder_attention_heads=4, decoder_ffn_dim=32, dropout=0.0))
 
 
 @pytest.fixture
