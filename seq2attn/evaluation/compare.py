@@ -24,6 +24,7 @@ from seq2attn.evaluation.metrics import LengthBucket, PairedScore, SignificanceT
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.normalize import segment_words
 from seq2attn.tokenizers.tags import check_tag
+from seq2attn.tokenizers.vocabulary import mark_unknown
 
 FREQUENCIES = (0, 1, 4, 9, 99, 999)
 """Largest counts of the buckets of words by frequency."""
@@ -56,6 +57,7 @@ class SetComparison:
 
     name: str
     sentences: int
+    note: str | None  # on the tokenizer of BLEU and on references
     settings: dict[str, dict[str, Any]]  # of search and engine that differ, of each run
     scores: dict[str, dict[str, PairedScore]]  # by sacreBLEU's name of the metric, such as `chrF2`, and run
     by_length: dict[str, list[LengthBucket]]  # BLEU of each run
@@ -121,6 +123,7 @@ def _compare(
     return SetComparison(
         name=test_set.name,
         sentences=len(test_set.pairs),
+        note=metrics.note,
         settings=settings,
         scores=paired_scores(metrics, translations, test_set.references, metrics.names, test),
         by_length={run: test_set.bleu_by_length(lines) for run, lines in translations.items()},
@@ -171,7 +174,7 @@ def _by_frequency(
 
     in_references, shares = totals(expected), dict[str, dict[int, float]]()
     for run, lines in translations.items():
-        found = [Counter(_words(bleu, line)) for line in lines]
+        found = [Counter(_words(bleu, mark_unknown(line))) for line in lines]
         in_translations = totals(found)
         matched = totals([one & other for one, other in zip(found, expected, strict=True)])
         shares[run] = {
@@ -212,7 +215,8 @@ def _marked_words(text: str, reference: str) -> list[tuple[str, bool]]:
     Each has the space after it; in scripts without spaces, each letter is a word.
     """
     words = segment_words(text)
-    found, expected = ([word.rstrip() for word in split] for split in (words, segment_words(reference)))
+    found = [mark_unknown(word.rstrip()) for word in words]
+    expected = [word.rstrip() for word in segment_words(reference)]
     blocks = SequenceMatcher(None, expected, found, autojunk=False).get_matching_blocks()
     matching = {block.b + offset for block in blocks for offset in range(block.size)}
     return [(word, place in matching) for place, word in enumerate(words)]

@@ -47,6 +47,7 @@ def _notes(comparison: RunComparison) -> list[str]:
     notes = [TEST_NOTES[comparison.test].format(first=comparison.runs[0])]
     if any(one.by_frequency for one in comparison.sets):
         notes.append(f"Words are counted in the training text of {comparison.runs[0]}.")
+    notes += [f"{one.name}: {one.note}." for one in comparison.sets if one.note]
     for one in comparison.sets:
         for key, values in one.settings.items():
             shown = ", ".join(f"{json.dumps(value, ensure_ascii=False)} of {run}" for run, value in values.items())

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import PositiveInt
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 
 from seq2attn.config.base import Config, FieldError
 from seq2attn.errors import UserError
 from seq2attn.evaluation.error_rate import ExactMatch, TokenErrorRate
 from seq2attn.evaluation.metrics import MetricName, Metrics
 from seq2attn.evaluation.paper_bleu import PaperBLEU
+from seq2attn.evaluation.translation_metric import (
+    References,
+    TranslationBLEU,
+    TranslationCHRF,
+    TranslationTER,
+    present_references,
+)
 from seq2attn.tokenizers.normalize import CHINESE, unspaced_script
 
 Tokenize = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
@@ -92,12 +96,12 @@ class EvaluationConfig(Config):
     paper_bleu: PaperBleuConfig | None = None
     """BLEU of tokenized text, to compare with the number of a paper."""
 
-    def build(self, references: Iterable[str]) -> Metrics:
-        """The metrics; `auto` settings depend on the script of the references.
+    def build(self, *streams: Sequence[str]) -> Metrics:
+        """The metrics for streams of references; `auto` settings depend on their script.
 
         Raises: UserError when a package of the tokenizer is not installed, or does not know the language.
         """
-        references = list(references)
+        references = [line for stream in streams for line in stream]
         script = unspaced_script(references)
         best = "zh" if script == CHINESE else "char" if script else "13a"
         tokenize = best if self.tokenize == "auto" else self.tokenize
@@ -109,7 +113,7 @@ class EvaluationConfig(Config):
         return Metrics(
             by_name=self._metrics(tokenize, tokens),
             names=self.metrics or tuple(default),
-            note="; ".join([*notes, *_normalization_note(references)]) or None,
+            note="; ".join([*notes, *_normalization_note(references), *_missing_note(streams)]) or None,
             cautions=self._cautions(script, tokenize, best) if script else {},
         )
 
@@ -118,10 +122,10 @@ class EvaluationConfig(Config):
         is_tokenized = self.paper_bleu is not None and self.paper_bleu.moses is None
         metrics: dict[MetricName, Metric] = {
             "bleu": _bleu(tokenize, self.lowercase, is_tokenized),
-            "chrf": CHRF(lowercase=self.lowercase, **chrf),
-            "chrf++": CHRF(lowercase=self.lowercase, word_order=self.chrf.word_order, **chrf),
+            "chrf": TranslationCHRF(lowercase=self.lowercase, **chrf),
+            "chrf++": TranslationCHRF(lowercase=self.lowercase, word_order=self.chrf.word_order, **chrf),
             # sacreBLEU's own default lower-cases here, and here only.
-            "ter": TER(case_sensitive=not self.lowercase, **self.ter.model_dump()),
+            "ter": TranslationTER(case_sensitive=not self.lowercase, **self.ter.model_dump()),
             "exact": ExactMatch(lowercase=self.lowercase),
             "token-error-rate": TokenErrorRate(tokens=tokens, lowercase=self.lowercase),
         }
@@ -151,9 +155,17 @@ def _normalization_note(references: Sequence[str]) -> list[str]:
     return [f"{message}; normalize them"] if others else []
 
 
-def _bleu(tokenize: str, lowercase: bool, is_tokenized: bool) -> BLEU:
+def _missing_note(streams: References) -> list[str]:
+    lines = [present_references(line) for line in zip(*streams, strict=True)]
+    single = sum(len(line) - line.count(None) == 1 for line in lines) if len(streams) > 1 else 0
+    return [f"{single:,} of {len(lines):,} lines have one reference only: empty ones are missing"] if single else []
+
+
+def _bleu(tokenize: str, lowercase: bool, is_tokenized: bool) -> TranslationBLEU:
     try:
-        return BLEU(tokenize=tokenize, lowercase=lowercase, force=is_tokenized)  # `force` leaves out a warning
+        return TranslationBLEU(
+            tokenize=tokenize, lowercase=lowercase, force=is_tokenized
+        )  # `force` leaves out a warning
     except (RuntimeError, OSError) as error:
         why = "needs a model that cannot be loaded: " + str(error)
         if tokenize.endswith("mecab"):

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics.base import Metric, Score, Signature
+from sacrebleu.metrics.base import Score, Signature
 
 from seq2attn import __version__
+from seq2attn.evaluation.translation_metric import TranslationMetric
 
 
 class _Signature(Signature):
@@ -22,7 +23,7 @@ class _Signature(Signature):
         self.info["version"] = f"seq2attn-{__version__}"
 
 
-class TokenErrorRate(Metric):
+class TokenErrorRate(TranslationMetric):
     """Token error rate: Levenshtein distance in percent of the tokens of the reference, without TER's shifts.
 
     With several references per sentence: the smallest distance, and the mean length, as in TER.

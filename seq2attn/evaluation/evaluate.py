@@ -19,7 +19,8 @@ from seq2attn.data.inspection import Hashes, inspect_pairs, load_hashes
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import RunError, UserError
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.metrics import LengthBucket, Metrics, References, Score, bleu_by_length
+from seq2attn.evaluation.metrics import LengthBucket, Metrics, Score, bleu_by_length
+from seq2attn.evaluation.translation_metric import References
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.glossary import TermCounts
 from seq2attn.inference.input_checks import InputChecker, check_finite
@@ -52,7 +53,7 @@ class EvaluationSet:
         """The test set of a corpus. Raises DataError for text that cannot be used."""
         pairs = list(read_pairs(corpus))
         references = read_references(corpus, [target for _, target in pairs])
-        metrics = evaluation.build(line for stream in references for line in stream)
+        metrics = evaluation.build(*references)
         return cls(name, pairs, references, metrics, corpus.tag)
 
     @property

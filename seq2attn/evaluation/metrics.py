@@ -13,6 +13,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from seq2attn.errors import DataError
+from seq2attn.evaluation.translation_metric import References
 from seq2attn.io.tables import format_table
 from seq2attn.tokenizers.normalize import unspaced_script
 
@@ -22,8 +23,6 @@ SAMPLES: dict[SignificanceTest, tuple[str, int]] = {"bootstrap": ("bs", 1000), "
 """sacreBLEU's name of each paired test, and its number of samples."""
 TIE = 1e-9
 """Difference, and relative difference, below which scores are equal."""
-References = Sequence[Sequence[str]]
-"""Reference streams: `references[k][i]` is the k-th reference of sentence i."""
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 """Maximum words of the buckets of BLEU by length; for text without spaces twice these numbers of characters."""
 

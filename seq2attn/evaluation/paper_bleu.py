@@ -7,15 +7,16 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from importlib.metadata import version
 
-from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.bleu import BLEUScore
 
 from seq2attn.errors import UserError
+from seq2attn.evaluation.translation_metric import TranslationBLEU
 
 NAME = "paper_bleu"
 COMPOUND = re.compile(r"(\S)-(\S)")
 
 
-class PaperBLEU(BLEU):
+class PaperBLEU(TranslationBLEU):
     """BLEU on the tokens of a paper, for standing beside its number only.
 
     Equals `multi-bleu.perl` of Moses where some n-grams of each order match, else smoothed as sacreBLEU's.

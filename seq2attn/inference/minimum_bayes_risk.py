@@ -17,6 +17,7 @@ from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
 from seq2attn.search.config import SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.tokenizers.vocabulary import mark_unknown
 
 Array = NDArray[Any]
 
@@ -34,7 +35,7 @@ def rank_by_expected_chrf(
     by_text = dict(zip(reversed(texts), reversed(hypotheses), strict=True))  # the first of each
     numbers = {text: number for number, text in enumerate(by_text)}
     shares = np.bincount([numbers[text] for text in texts], weights / weights.sum())
-    scores = (pairwise_chrf([*by_text]) @ shares).tolist()
+    scores = (pairwise_chrf([*map(mark_unknown, by_text)]) @ shares).tolist()
     ranked = [replace(one, score=score) for one, score in zip(by_text.values(), scores, strict=True)]
     return sorted(ranked, key=lambda one: (-one.score, -one.log_prob))
 

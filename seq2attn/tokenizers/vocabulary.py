@@ -17,8 +17,15 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 CONTROL_IDS = (PAD, BOS, EOS)
 """Ids without text."""
 SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
+UNKNOWN_MARK = "⍰"
+"""U+2370: the form of `<unk>` in texts that are compared. All of sacreBLEU's tokenizers keep it whole."""
 TOKENIZER_HINT = "copy the whole run directory from where it was made, or make it again"
 """The advice in errors about the files of a tokenizer in a run."""
+
+
+def mark_unknown(translation: str) -> str:
+    """A translation as metrics take it: each unknown word, `<unk>` for readers, is one token that no reference has."""
+    return translation.replace(SPECIAL_TOKENS[UNK], UNKNOWN_MARK)
 
 
 @dataclass(frozen=True)

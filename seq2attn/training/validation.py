@@ -52,7 +52,7 @@ class Validator:
         self.samples = [self.rows[place] for place in spread(len(self.rows), self.config.samples)]
         self.translated = self.samples if self.config.metric == "loss" else self.rows
         self.references = [[stream[row] for row in self.rows] for stream in prepared.dev_references]
-        self.metrics = evaluation.build(self.references[0])
+        self.metrics = evaluation.build(*self.references)
         self.search = resolve_search(experiment.search, beam=None, greedy=True)
         self.source_limit = model_source_limit(experiment)
         sources = [prepared.dev_sources[row] for row in self.rows]

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sacrebleu
 import yaml
 
+from seq2attn.tokenizers.vocabulary import UNK
 from tests.cli.conftest import Invoke, Toy, invoke_in, write_lines
 from tests.safe.untrained import change_weights, untrained
 
@@ -136,7 +138,7 @@ def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path
     source = r"a | few *words* <of> `which` [are] \| not_many ~~many~~ &amp;"
     write_lines(tmp_path / "source", [source])
     files, runs = ["--source", "source", "--reference", "source"], ["run", "other/run"]
-    untrained(tmp_path)
+    change_weights(untrained(tmp_path), lambda model: model.output_projection.bias[UNK].sub_(99))
     change_weights(untrained(tmp_path / "other"), lambda model: [one.neg_() for one in model.parameters()])
     for _ in range(2):
         invoke("evaluate", *runs, *files)
@@ -148,6 +150,46 @@ def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path
     assert [len(row) for row in cells] == [2, 2, 3, 3] and cells[2][2].startswith("chrF 100.0")
     assert re.sub(r"\\(\S)", r"\1", cells[0][1]) == source
     assert all(not re.search(r"(?<!\\)[`_~<&\[\]]", row[1]) for row in cells)
+
+
+def test_unknown_words_and_missing_references(invoke: Invoke, tmp_path: Path) -> None:
+    """In the scores of `evaluate`, and all that `compare` counts: a `<unk>` is one word, which no reference has."""
+    lines = ["<unk> few words", "not many words are there", "a few words of <unk>"]
+    half = ["", "<unk> words", ""]
+    for name, text in (("source", lines), ("half", half)):
+        write_lines(tmp_path / name, text)
+    run, other = untrained(tmp_path), untrained(tmp_path / "other")
+    change_weights(other, lambda model: model.output_projection.bias[UNK].add_(0.7))
+    files = ["--source", "source", "--reference", "source", "--reference", "half"]
+    (run.folder / "data").mkdir()
+    write_lines(run.folder / "data/train.jsonl", ['["a", "a <unk>"]'])
+    done = invoke("evaluate", "run", "other/run", *files)
+    note = "2 of 3 lines have one reference only: empty ones are missing"
+    assert note in done.err
+    (one,) = json.loads(invoke("compare", "run", "other/run", *files, "--format", "json").out)["sets"]
+    assert f"source: {note}" in invoke("compare", "run", "other/run", *files).out
+    written = lines_of(other.folder / "evaluation/source.txt")
+    assert {"<unk>"} < {*" ".join(written).split()}
+    words = [line.replace("<unk>", "\u0444") for line in written]
+    streams = [lines, [line or None for line in half]]
+    expected = {
+        "BLEU": sacrebleu.corpus_bleu(words, streams),
+        "chrF2": sacrebleu.corpus_chrf(words, streams),
+        "TER": sacrebleu.corpus_ter(words, streams, case_sensitive=True),
+    }
+    report = json.loads((other.folder / "evaluation/source.json").read_text(encoding="utf-8"))
+    for score in report["scores"]:
+        assert score["value"] == one["scores"][score["name"]]["other/run"]["value"] == expected[score["name"]].score
+    assert one["by_length"]["other/run"][0]["score"]["value"] == expected["BLEU"].score
+    assert (one["by_frequency"][0]["highest"], one["by_frequency"][0]["f1"]["other/run"] > 0) == (0, True)
+    for example in one["examples"]:
+        place = example["line"] - 1
+        references = [stream[place] for stream in streams if stream[place]]
+        chrf = sacrebleu.sentence_chrf(words[place], references).score
+        assert example["chrf"]["other/run"] == pytest.approx(chrf)
+        shown = example["words"]["other/run"]
+        assert "".join(word for word, _ in shown) == written[place]
+        assert all(not matches for word, matches in shown if "<unk>" in word)
 
 
 def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.search.config import LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import translate_ids
-from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
+from seq2attn.tokenizers.vocabulary import EOS, Vocabulary, mark_unknown
 from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
 from seq2attn.training.config import MinimumRiskConfig
 from seq2attn.training.loss import TrainingLoss
@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_each_candidate_alone(decoder):
     for (source, _), ids in zip(PAIRS, candidates, strict=True):
         log_probs = torch.stack([training.model.token_log_probs([(source, one)]).sum() for one in ids])
         texts = [TARGET.decode(one) for one in ids]
-        scores = [BLEU(effective_order=True).sentence_score(text, texts[:1]).score for text in texts]
+        scores = [BLEU(effective_order=True).sentence_score(mark_unknown(text), texts[:1]).score for text in texts]
         weights = (training.config.alpha * log_probs).softmax(0)
         expected = expected + (weights * (1 - torch.tensor(scores) / 100)).sum()
         likelihood -= float(log_probs[0].detach())

@@ -13,6 +13,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
 from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
 from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints
@@ -50,15 +51,21 @@ def validate(run, model=None, prepared=None, search=None, evaluation=None, **tra
 
 
 def test_scores_are_of_the_original_text(run):
+    """An unknown word of a translation is one token, and an empty reference beside another is missing."""
     model, _, target = run.load_model()
-    with torch.no_grad():
-        model.output_projection.bias[target.encode("ba")[0]] = 1e4  # repeats one word
-    references = [(run.folder.parent / "dev.tgt").read_text().split("\n")[:6], ["ba ba ba" * 9] * 6]
+    both, projection = [UNK, *target.encode("ba")], model.output_projection
+    with torch.no_grad():  # writes two words
+        projection.bias[both] = 1e3
+        projection.weight[both] = 9 * torch.randn(2, 8, generator=torch.Generator().manual_seed(2))
+    references = [(run.folder.parent / "dev.tgt").read_text().split("\n")[:6], ["ba <unk> ba" * 9, ""] * 3]
     prepared = replace(load_prepared(run.folder), dev_references=references)
     _, result = validate(run, model, prepared=prepared, validation=every(metric="bleu"))
-    hypotheses = [result.translations[row] for row in range(6)]
-    assert result.scores["bleu"] == sacrebleu.corpus_bleu(hypotheses, references).score > 0
-    assert result.scores["chrf"] == sacrebleu.corpus_chrf(hypotheses, references).score > 0
+    written = " ".join(result.translations.values()).split()
+    assert {"<unk>", "ba"} == {*written}
+    hypotheses = [mark_unknown(result.translations[row]) for row in range(6)]
+    streams = [references[0], [line or None for line in references[1]]]
+    assert result.scores["bleu"] == sacrebleu.corpus_bleu(hypotheses, streams).score > 0
+    assert result.scores["chrf"] == sacrebleu.corpus_chrf(hypotheses, streams).score > 0
     assert result.scores["exact"] == 0
 
 

@@ -31,6 +31,7 @@ LAYERS = """
     decoders
     models
     search
+    evaluation.translation_metric
     evaluation.metrics  evaluation.error_rate  evaluation.paper_bleu
     evaluation.config  training.guided_alignment  training.optimizers  training.lr_schedules
     training.config

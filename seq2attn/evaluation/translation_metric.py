@@ -1,0 +1,45 @@
+"""sacreBLEU's metrics, of translations with unknown words and of references that may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from seq2attn.tokenizers.vocabulary import mark_unknown
+
+References = Sequence[Sequence[str]]
+"""Reference streams: `references[k][i]` is the k-th reference of sentence i. An empty one beside others is missing."""
+
+
+class TranslationMetric(Metric):
+    """The base of all metrics: all scores, also of single sentences and paired tests, are of these statistics."""
+
+    def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: References | None) -> Any:
+        return super()._extract_corpus_statistics([*map(mark_unknown, hypotheses)], references)
+
+    def _cache_references(self, references: References) -> list[Any]:
+        lines = [present_references(line) for line in zip(*references, strict=True)]
+        return super()._cache_references([*zip(*lines, strict=True)])
+
+
+def present_references(line: Sequence[str]) -> list[str | None]:
+    """The references of a sentence; None, as sacreBLEU has it, for those that are empty while another is not."""
+    has_text = any(map(str.strip, line))
+    return [reference if reference.strip() or not has_text else None for reference in line]
+
+
+class TranslationBLEU(TranslationMetric, BLEU):
+    """sacreBLEU's BLEU."""
+
+
+class TranslationCHRF(TranslationMetric, CHRF):
+    """sacreBLEU's chrF and chrF++."""
+
+
+class TranslationTER(TranslationMetric, TER):
+    """sacreBLEU's TER."""
