@@ -24,7 +24,7 @@ from seq2attn.alignment.head_selection import (
 from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError
-from seq2attn.inference.input_checks import check_finite, enumerate_lines
+from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
 from seq2attn.io.files import check_output, text_output
 from seq2attn.io.tables import format_table
 from seq2attn.io.terminal import print_warnings
@@ -32,7 +32,8 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
 from seq2attn.run_directory import RunDirectory
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, translate_into
+from seq2attn.tokenizers.tags import check_tag
 
 PAIRS_PER_CHUNK = 64
 """Number of pairs whose weights are in memory at a time."""
@@ -49,11 +50,14 @@ class Aligner:
     tokenizers: tuple[Tokenizer, Tokenizer] = field(repr=False)
 
     @classmethod
-    def load(cls, folder: Path, device: str = "auto") -> Aligner:
-        """The aligner of a run directory. Raises RunError for another folder, UserError for an unavailable device."""
+    def load(cls, folder: Path, device: str = "auto", to: str | None = None) -> Aligner:
+        """The aligner of a run directory, with the target language `to` of a multilingual model.
+
+        Raises RunError for another folder, UserError for an unavailable device or language.
+        """
         run = RunDirectory(folder)
-        model, *tokenizers = run.load_model(resolve_device(device))
-        return cls(run, model, (tokenizers[0], tokenizers[1]))
+        model, source, target = run.load_model(resolve_device(device))
+        return cls(run, model, (source, target) if to is None else translate_into(source, target, to))
 
     def attention_weights(self, pairs: Pairs) -> Iterator[WordAttention | None]:
         """Attention weights pair by pair.
@@ -108,14 +112,15 @@ def _require_finite(pairs: Iterable[WordAttention | None]) -> Iterator[WordAtten
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> None:
     """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments.
 
-    Raises UserError for an output that would replace an input, and after the last pair if the model gives no finite
-    log-probabilities for some, which have no links.
+    Raises UserError for an output that would replace an input, for a tag that the model does not know, and after the
+    last pair if the model gives no finite log-probabilities for some, which have no links.
     """
     check_output(to, *corpus.files)
+    check_tag(aligner.tokenizers[0], corpus.tag)
     pairs = list(read_pairs_with_alignments(corpus))
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:
-        print_warnings([f"{enumerate_lines(untagged)}: no tag, which all training text had; write it before the line"])
+        print_warnings([f"{enumerate_lines(untagged)}: {UNTAGGED}"])
     head, lines, rate, not_finite = None, list[str](), AlignmentErrorRate(), list[int]()
     for number, (weights, (_, gold)) in enumerate(zip(aligner.attention_weights(pairs), pairs, strict=True), start=1):
         if not _are_finite(weights):
@@ -155,7 +160,8 @@ def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> 
 
 
 def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
-    """Compare all heads, record the best, and print the table, best first."""
+    """Compare all heads, record the best, and print the table, best first. Raises UserError as `align_files`."""
+    check_tag(aligner.tokenizers[0], corpus.tag)
     pairs = [(pair, gold) for pair, gold in read_pairs_with_alignments(corpus) if gold is not None]
     rates = aligner.select_head(pairs)
     rows = [

@@ -34,8 +34,8 @@ def word_attention_weights(
 ) -> list[WordAttention | None]:
     """For each pair [2, L, H, T, S], output steps first; None for a pair with an empty side, or without attention.
 
-    Weights of forced decoding, summed over a source word and averaged over a target word; those on the EOS of the
-    source are dropped. `budget`: maximum rows times the longer side of a batch.
+    Weights of forced decoding, summed over a source word and averaged over a target word; those on the EOS and the tag
+    of the source are dropped. `budget`: maximum rows times the longer side of a batch.
     """
     ids = [(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in pairs]
     rows = [row for row, sides in enumerate(ids) if all(sides)]
@@ -45,7 +45,8 @@ def word_attention_weights(
         if weights is not None:
             source, target = pair_word_ids(tokenizers, pairs[row], ids[row])
             steps = np.stack([weights[:, :, : len(target)], weights[:, :, 1:]])[..., : len(source)]
-            num_sources, num_targets = (len(split_words(line)) for line in pairs[row])
+            texts = (one.split_tag(line)[1] for one, line in zip(tokenizers, pairs[row], strict=True))
+            num_sources, num_targets = (len(split_words(text)) for text in texts)
             output[row] = pool_to_words(steps, (target, num_targets), (source, num_sources))
     return output
 

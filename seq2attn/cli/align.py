@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir
+from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir, Tag, To
 
 
 def align(
@@ -23,11 +23,14 @@ def align(
         bool,
         typer.Option("--select-head", help="Select the layer and head that agree best with --gold, for later calls."),
     ] = False,
+    tag: Tag = None,
+    to: To = None,
     device: Device = "auto",
 ) -> None:
     """Print word alignments of sentence pairs, from attention weights under forced decoding.
 
-    One line per pair, such as `0-0 1-2`: source and target words, counted from 0. An empty line stays empty.
+    One line per pair, such as `0-0 1-2`: source and target words, counted from 0, without a tag. An empty line stays
+    empty.
 
     \b
     Examples:
@@ -43,15 +46,17 @@ def align(
 
     corpus = None
     if source is not None and target is not None:
-        corpus = PlainTextConfig.of_files(source, target, alignment=gold)
+        corpus = PlainTextConfig.of_files(source, target, alignment=gold, tag=tag)
     elif (source, target, gold) != (None, None, None):
         raise UserError("give --source and --target together")
+    elif (tag, to) != (None, None):
+        raise UserError("--tag and --to are for --source; the config's dev set has its own")
     if select_head:
         if output_file is not None:
             raise UserError("--select-head writes no links: leave out --output, and align afterwards")
         corpus = head_selection_corpus(RunDirectory(run), corpus)
-        run_head_selection(Aligner.load(run, device), corpus)
+        run_head_selection(Aligner.load(run, device, to), corpus)
     elif corpus is None:
         raise UserError("give --source and --target")
     else:
-        align_files(Aligner.load(run, device), corpus, output_file)
+        align_files(Aligner.load(run, device, to), corpus, output_file)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, ConfigPath, Device, Overrides, RunDir
+from seq2attn.cli.options import AllowCode, ConfigPath, Device, Overrides, RunDir, Tag
 
 
 def doctor(
@@ -23,6 +23,7 @@ def doctor(
             "--input", "-i", help="Use the lines of FILE. [the run's dev set]", metavar="FILE", show_default=False
         ),
     ] = None,
+    tag: Tag = None,
     device: Device = "auto",
 ) -> None:
     """Check a trained model on this machine: does inference give what the model was trained to compute?
@@ -38,9 +39,12 @@ def doctor(
       seq2attn doctor runs/phrasebook -i input.de
     """
     from seq2attn.diagnostics.run_checks import format_check_table, load_subject, run_checks
+    from seq2attn.errors import UserError
     from seq2attn.run_directory import RunDirectory
 
-    subject = load_subject(RunDirectory(run), sentences, input_file, device)
+    if tag is not None and input_file is None:
+        raise UserError("--tag is for --input; the dev set of the run has its own")
+    subject = load_subject(RunDirectory(run), sentences, input_file, device, tag)
     model = subject.reference_model
     typer.echo(f"{len(subject.sentences)} sentences of {subject.origin}, on {model.device}", err=True)
     results = run_checks(subject)

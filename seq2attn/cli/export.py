@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, RunDir
+from seq2attn.cli.options import AllowCode, RunDir, Tag
 
 
 def export(
@@ -26,6 +26,7 @@ def export(
     verify_with: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Lines to verify with. [the first 200 sources of the dev set]")
     ] = None,
+    tag: Tag = None,
 ) -> None:
     """Export a trained model to another inference engine or to Hugging Face's transformers and peft, and verify it.
 
@@ -42,11 +43,14 @@ def export(
       seq2attn export runs/adapted --to peft
     """
     from seq2attn.engines.export_run import export_run
+    from seq2attn.errors import UserError
     from seq2attn.pretrained.export_targets import get_export_target
     from seq2attn.run_directory import RunDirectory
 
+    if tag is not None and verify_with is None:
+        raise UserError("--tag is for --verify-with; the dev set of the run has its own")
     target = get_export_target(to)
     where = folder or run / target.name
-    report = export_run(RunDirectory(run), target, where, quantization=quantization, verify_with=verify_with)
+    report = export_run(RunDirectory(run), target, where, quantization=quantization, verify_with=verify_with, tag=tag)
     typer.echo(report)
     typer.echo(f"exported to {where}", err=True)

@@ -160,15 +160,12 @@ def read_pairs(corpus: CorpusConfig) -> Iterator[TextPair]:
 
 
 def read_pairs_with_alignments(corpus: CorpusConfig) -> Iterator[tuple[TextPair, WordAlignment | None]]:
-    """The pairs of `read_pairs`, each with its word alignment if the corpus has them.
+    """The pairs of `read_pairs`, each with its word alignment, which does not count the tag, if the corpus has them.
 
     Raises: DataError at the first invalid line.
     """
     for (source, target), alignment in corpus.pairs_with_alignments():
-        tagged = add_tag(source, corpus.tag)
-        if alignment is not None and tagged != source:
-            alignment = alignment.shifted(1)  # the tag is a word, too
-        yield (tagged, target), alignment
+        yield (add_tag(source, corpus.tag), target), alignment
 
 
 def check_regular(corpus: CorpusConfig) -> None:

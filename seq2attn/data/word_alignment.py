@@ -28,13 +28,6 @@ class WordAlignment:
     sure: frozenset[AlignmentLink]
     possible: frozenset[AlignmentLink]  # including the sure ones
 
-    def shifted(self, num_words: int) -> WordAlignment:
-        """The same links after `num_words` are added before the source."""
-        sure, possible = (
-            frozenset((source + num_words, target) for source, target in links) for links in (self.sure, self.possible)
-        )
-        return WordAlignment(sure, possible)
-
 
 def split_words(line: str) -> list[str]:
     """The words of a line, as counted by links."""
@@ -83,7 +76,7 @@ def pair_word_ids(
 
 
 def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
-    """The word of each of the ids of a line, in any segmentation; the number of words for tags without text.
+    """The word of each of the ids of a line, in any segmentation; the number of words for a tag, which is not counted.
 
     The decoded text may have other words, since normalization may split a word and an unknown punctuation mark loses
     its joiners. So each word is also tokenized alone.
@@ -93,6 +86,9 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     if is_right_to_left(tokenizer):
         plain = with_direction(tokenizer, right_to_left=False)
         return [*in_reverse(tokenizer, line, word_ids(plain, line, [*in_reverse(tokenizer, line, ids)]))]
+    tag, line = tokenizer.split_tag(line)
+    if tag:
+        return [len(split_words(line)), *word_ids(tokenizer, line, ids[1:])]
     if not ids:
         return []
     ids_by_word = [_encode_word(tokenizer, word) for word in split_words(line)]

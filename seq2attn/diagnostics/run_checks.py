@@ -36,6 +36,7 @@ from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import GreedyConfig, SampleConfig
+from seq2attn.tokenizers.tags import add_tag, check_tag
 
 CHECKS: dict[str, Check] = {
     "batch equals single": check_batching,
@@ -64,8 +65,8 @@ class CheckResult:
         return not self.error and self.max_difference <= LOG_PROB_TOLERANCE
 
 
-def load_subject(run: RunDirectory, count: int, file: Path | None, device: str) -> Subject:
-    """The model of a run, with the first `count` non-empty sentences of its dev set or of a file.
+def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, tag: str | None = None) -> Subject:
+    """The model of a run, with the first `count` non-empty sentences of its dev set, or of a file with `tag`.
 
     Sources of a file get a greedy translation. Greedy search replaces sampling, and a model with discrete alignments is
     checked in double precision.
@@ -74,6 +75,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str) 
     """
     translator = Translator.load(run.folder, device)
     model, source, target = run.load_model(translator.model.device)
+    check_tag(source, tag)
     search_model, search = translator.model, translator.search
     if any(isinstance(part, DISCRETE_ALIGNMENTS) for part in model.modules()):
         model = search_model = copy.deepcopy(model).double()
@@ -82,7 +84,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str) 
     numbered = (
         (number, tuple(ids), translation)
         for number, (text, translation) in enumerate(texts, start=1)
-        if (ids := source.encode(text))
+        if (ids := source.encode(add_tag(text, tag)))
     )
     sentences = list(islice(numbered, count))
     if not sentences:

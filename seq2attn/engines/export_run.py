@@ -26,6 +26,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.right_to_left import is_right_to_left
+from seq2attn.tokenizers.tags import add_tag, check_tag
 
 NUM_VERIFICATION_SENTENCES = 200
 """Sentences of the dev set that both engines translate."""
@@ -39,8 +40,11 @@ def export_run(
     *,
     quantization: str | None = None,
     verify_with: Path | None = None,
+    tag: str | None = None,
 ) -> AgreementReport:
     """Export a run. Returns the agreement of both engines on the lines of `verify_with`, or on sources of the dev set.
+
+    `tag`: before the lines of `verify_with`.
 
     Raises ConfigError when the target does not support the model, UserError when the engines do not agree.
     """
@@ -48,8 +52,9 @@ def export_run(
     experiment = run.load_config()
     if mistakes := target.unsupported(experiment):
         raise run.config_error(mistakes)
-    lines = _verification_lines(run, verify_with)
     model, source, tokenizer = run.load_model()
+    check_tag(source, tag)
+    lines = [add_tag(line, tag) for line in _verification_lines(run, verify_with)]
     for side, one in (("source", source), ("target", tokenizer)):
         if is_right_to_left(one):
             message = "tokens are in reverse order, which other programs do not expect; not exported"

@@ -1,0 +1,153 @@
+"""All commands that take a run or a text, and all options that change what these mean: none is left out unnoticed."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from seq2attn.inference.translator import Translator
+from tests.cli.conftest import Invoke, all_commands, write_lines
+from tests.safe.untrained import CONFIG, untrained
+
+SEARCHES = {"translate", "evaluate", "distill", "back-translate"}
+FORCED = {"align", "score"}
+CHECKS = {"doctor", "export"}
+STORED = {"compare"}  # reads the translations that `evaluate` wrote, with all options of that, which it compares
+NO_TEXT = {"average"}
+FROM_CONFIG = {"train", "prepare", "sweep", "reproduce", "verify-resume", "config check", "config show"}
+COMMANDS = SEARCHES | FORCED | CHECKS | STORED | NO_TEXT
+TABLE: dict[str, set[str]] = {
+    "--allow-code": COMMANDS | FROM_CONFIG,
+    "--tag": SEARCHES | FORCED | CHECKS | STORED,
+    "--to": SEARCHES | FORCED,  # a check and an export are of the language that the run has; compared are engines
+    "--device": SEARCHES | FORCED | {"doctor"},  # an export is verified on the CPU
+    "--precision": SEARCHES,  # log-probabilities and links are those of float32
+    "--engine": SEARCHES,  # only a search runs elsewhere; `doctor` is about the native one
+    "--export-dir": SEARCHES,
+    "--ensemble": SEARCHES,  # log-probabilities and attention are those of one model
+    "--batch-tokens": SEARCHES,
+    "--set": SEARCHES | FROM_CONFIG,  # of the search, which the others have not, or of the whole config
+    "--beam": SEARCHES,  # another search of a corpus is `--set search.kind=…`, which its settings record
+    "--greedy": {"translate", "evaluate"},
+    "--mbr": {"translate", "evaluate"},
+    "--long-inputs": {"translate", "evaluate"},  # a corpus leaves out lines that are too long
+    "--replace-unk": {"translate", "evaluate"},  # a corpus leaves out translations with unknown words
+    "--glossary": {"translate", "evaluate"},
+    "--min-log-prob": {"distill", "back-translate"},
+    "--rerank": {"translate", "evaluate"},
+    "--rerank-backward": {"translate", "evaluate"},
+}
+NO_MEANING = {"--source", "--target", "--reference", "--input", "--output", "--json", "--dry-run", "--jobs", "--redo",
+              "--verify-with"}  # fmt: skip
+"""Names of files, forms of the output, and how the work is divided."""
+
+
+def options(command: str) -> set[str]:
+    params = all_commands()[command].params
+    return {name for param in params for name in param.opts if name.startswith("--") and name != "--help"}
+
+
+def test_the_table_is_that_of_the_commands() -> None:
+    others = {"init", "import", "config schema"}  # which make a config, a run or a description
+    assert {*all_commands()} == COMMANDS | FROM_CONFIG | others
+    for option, commands in TABLE.items():
+        expected = commands | ({"export", "import"} if option == "--to" else set())  # there it is a format, a file
+        assert {name for name in all_commands() if option in options(name)} == expected, option
+    shared = Counter(option for name in COMMANDS | FROM_CONFIG for option in options(name))
+    assert {option for option, count in shared.items() if count > 1} <= TABLE.keys() | NO_MEANING
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS - {"average", "export"}))
+def test_a_missing_option_is_refused(invoke: Invoke, name: str) -> None:
+    for option in TABLE.keys() - options(name):
+        assert f"No such option: {option}" in invoke(name, "run", option, "x", code=2).err
+
+
+@pytest.fixture
+def tagged_run(tmp_path: Path) -> Path:
+    train = "{kind: plain, source: lines.txt, target: lines.txt, tag: news}"
+    dev = "{kind: plain, source: in, target: out, alignment: gold, tag: news}"
+    test = CONFIG[CONFIG.index("  test:") :]
+    run = untrained(tmp_path, f"run_dir: run\ndata:\n  train: {train}\n  dev: {dev}\n{test}", tags=("<news>",))
+    lines = {
+        "in": ["a few words", "", "not many words are there"],
+        "out": ["words a few", "", "there are not many"],
+        "gold": ["0-1 1-2 2-0", "", "0-2 4-0"],
+    }
+    lines["written"] = [f"<news> {line}" if line else "" for line in lines["in"]]
+    for file, content in lines.items():
+        write_lines(tmp_path / file, content)
+    return run.folder
+
+
+COMMANDS_WITH_FILES = {
+    "translate": ("-i", "IN"),
+    "evaluate": ("--reference", "out", "--source", "IN"),
+    "score": ("--target", "out", "--source", "IN"),
+    "align": ("--target", "out", "--gold", "gold", "--source", "IN"),
+    "align --select-head": ("--select-head", "--target", "out", "--gold", "gold", "--source", "IN"),
+    "doctor": ("-i", "IN"),
+    "export": ("--to", "onnx", "--verify-with", "IN"),
+    "distill": ("-o", "corpus-IN", "--source", "IN"),
+    "back-translate": ("-o", "corpus-IN", "--target", "IN"),
+}
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS_WITH_FILES if name != "export"])
+def test_a_tag_means_the_same_as_one_that_is_written(invoke: Invoke, tagged_run: Path, command: str) -> None:
+    outputs = []
+    for file, more in (("in", ("--tag", "news")), ("written", ())):
+        words = [word.replace("IN", file) for word in COMMANDS_WITH_FILES[command]]
+        done, folder = invoke(command.split()[0], tagged_run, *words, *more), tagged_run.parent
+        match command:
+            case "evaluate":
+                (path,) = (tagged_run / "evaluation").glob(f"{file}*.txt")
+                outputs.append(path.read_text("utf-8"))
+            case "distill" | "back-translate":
+                outputs.append((folder / f"corpus-{file}/scores.txt").read_text("utf-8"))
+            case "doctor":
+                outputs.append(re.findall(r"\d\.\de-\d\d", done.out))
+            case _:
+                outputs.append(done.out + done.err * command.startswith("align"))
+    assert outputs[0] == outputs[1] and outputs[0]
+    plain = [word.replace("IN", "in") for word in COMMANDS_WITH_FILES[command]]
+    assert (
+        "does not know the tag `talks`" in invoke(command.split()[0], tagged_run, *plain, "--tag", "talks", code=2).err
+    )
+
+
+def test_a_tag_is_for_a_file(mistake, tagged_run: Path) -> None:
+    for command in (("align", "--select-head"), ("doctor",), ("export", "--to", "onnx")):
+        name, *more = command
+        assert "--tag" in mistake(name, tagged_run, *more, "--tag", "news")
+    export = "export", tagged_run, "--to", "onnx", "--verify-with", "in", "--tag", "talks"
+    assert "does not know the tag `talks`" in mistake(*export)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_links_do_not_count_the_tag(invoke: Invoke, tmp_path: Path, tagged_run: Path, reverse: bool) -> None:
+    """Each word is linked with the word of most attention; what is on the tag is of no word."""
+    if reverse:
+        path = tagged_run / "source/tokenizer.json"
+        path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"right_to_left": True}), "utf-8")
+    source, target = "not many words are there", "there are not many"
+    weights = Translator.load(tagged_run).attention_weights(f"<news> {source}", target).cross_attention
+    assert weights is not None
+    words = weights[0, 0, :-1, 1:-1]
+    best = (words[:, ::-1] if reverse else words).argmax(1)
+    expected = " ".join(f"{source}-{word}" for word, source in enumerate(best))
+    for file, more in (("in", ("--tag", "news")), ("written", ())):
+        done = invoke("align", tagged_run, "--source", file, "--target", "out", "--gold", "gold", *more)
+        assert done.out.split("\n")[2] == expected
+    gold = {(0, 2), (4, 0)}, {*zip(map(int, best), range(4), strict=True)}
+    first = done.out.split("\n")[0].split()
+    hits = len({"0-1", "1-2", "2-0"} & {*first}) + len(gold[0] & gold[1])
+    assert f"recall {hits / 5:.1%}" in done.err
+
+
+def test_gold_links_of_a_corpus_with_a_tag_are_not_shifted(invoke: Invoke, tagged_run: Path) -> None:
+    files = "--source", "in", "--target", "out", "--gold", "gold"
+    by_option = invoke("align", tagged_run, "--select-head", *files, "--tag", "news")
+    assert invoke("align", tagged_run, "--select-head").out == by_option.out  # of the config's dev set
