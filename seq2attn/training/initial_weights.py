@@ -148,15 +148,18 @@ def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:
 def check_initial_run(config: ExperimentConfig) -> None:
     """Compare the sizes of the model with those of the run of `training.init_from`, before anything is written.
 
-    Raises UserError for weights that the model cannot take, RunError without a run.
+    Raises FieldError for weights that the model cannot take, and without a run.
     """
     if (init := config.training.init_from) is None:
         return
     run = RunDirectory(init.run_dir)
-    models = run.load_config().model, config.model
-    sizes = [len(tokenizer.vocabulary) for tokenizer in run.load_tokenizers()]
-    old, new = (build_on_meta_device(model, *sizes) for model in models)
-    _copied_tensors(new, old.state_dict(), init, is_same_source=True)
+    try:
+        models = run.load_config().model, config.model
+        sizes = [len(tokenizer.vocabulary) for tokenizer in run.load_tokenizers()]
+        old, new = (build_on_meta_device(model, *sizes) for model in models)
+        _copied_tensors(new, old.state_dict(), init, is_same_source=True)
+    except UserError as error:
+        raise FieldError("training.init_from", str(error).removeprefix("`training.init_from`: ")) from None
 
 
 def _copied_tensors(

@@ -114,13 +114,13 @@ def train(
 
 
 def _check(config: ExperimentConfig, *, is_resumed: bool) -> None:
-    """Raises UserError for names and sizes of parts that do not fit, before anything is written."""
+    """Raises UserError for names and sizes of parts that do not fit, or no initial run, before anything is written."""
     try:
         check_parts(config)
+        if not is_resumed:
+            check_initial_run(config)
     except FieldError as error:
         raise UserError(f"`{error.field}`: {error.message}") from None
-    if not is_resumed:
-        check_initial_run(config)
 
 
 def _find_checkpoint(

@@ -106,7 +106,15 @@ def test_names_of_parts_are_those_of_a_dry_run(invoke: Invoke, tmp_path: Path) -
     error = invoke("train", "own.yaml", "--set", exclude, code=2).err
     assert error.startswith("<command line>:1:") and "exclude`: the model has no part `coder`" in error
     options = ["--set", "run_dir=new", "--set", "training.init_from={run_dir: elsewhere}"]
-    assert "elsewhere: is no run directory" in invoke("train", "own.yaml", *options, code=2).err
+    for command in (["train"], ["train", "--dry-run"], ["config", "check"]):
+        error = invoke(*command, "own.yaml", *options, code=2).err
+        assert (
+            error.startswith("<command line>:1:20: `training.init_from`: ")
+            and "elsewhere: is no run directory" in error
+        )
+    deep = ["--set", "run_dir=new", "--set", "training.init_from={run_dir: run}", "--set", "model.encoder.layers=3"]
+    for command in (["train"], ["train", "--dry-run"], ["config", "check"]):
+        assert "`training.init_from`: run: lacks `encoder." in invoke(*command, "own.yaml", *deep, code=2).err
 
 
 def test_runs_are_combined(invoke: Invoke, tmp_path: Path) -> None:
