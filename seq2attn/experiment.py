@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seq2attn.attention.config import AttentionConfig
-from seq2attn.attention.hard import ReinforceAlignmentConfig
+from seq2attn.attention.hard import GumbelAlignmentConfig, ReinforceAlignmentConfig
 from seq2attn.config.base import Config, FieldError, RunPath
 from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
@@ -63,11 +63,18 @@ def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: Trai
 
 
 def _check_minimum_risk(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
-    attention = getattr(model.decoder, "attention", None)
-    if training.minimum_risk is None or not isinstance(getattr(attention, "align", None), ReinforceAlignmentConfig):
+    """All candidates of a sentence are scored by the same model, and all that it samples is trained."""
+    decoder, messages = model.decoder, []
+    if training.minimum_risk is None:
         return []
-    message = "needs another alignment than `hard-reinforce`, whose sampled positions it does not train"
-    return [FieldError("training.minimum_risk", message)]
+    align = decoder.attention.align if isinstance(decoder, AttentionDecoderConfig) else None
+    if isinstance(align, ReinforceAlignmentConfig):
+        messages.append("needs another alignment than `hard-reinforce`, whose sampled positions it does not train")
+    if isinstance(align, GumbelAlignmentConfig):
+        messages.append("needs another alignment than `hard-gumbel`, which samples other positions for each candidate")
+    if isinstance(decoder, TransformerLayersConfig) and decoder.layer_dropout > 0:
+        messages.append("needs `model.decoder.layer_dropout: 0`: candidates would be scored by different layers")
+    return [FieldError("training.minimum_risk", message) for message in messages]
 
 
 def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:

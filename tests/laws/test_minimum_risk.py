@@ -12,6 +12,7 @@ from seq2attn.data.collate import collate
 from seq2attn.data.prepare import load_prepared
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.models import build_model
 from seq2attn.search.config import LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary, mark_unknown
@@ -20,7 +21,7 @@ from seq2attn.training.config import MinimumRiskConfig
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.minimum_risk import MinimumRiskLoss, build_loss, expected_cost, sentence_metric
 from tests.laws.parts import EVERY_DECODER, model
-from tests.laws.small import MODELS, assert_exact_resume, content, log_of, metrics, trained
+from tests.laws.small import BAHDANAU, MODELS, assert_exact_resume, content, log_of, metrics, trained
 
 PAIRS = [([4, 5, 6], [6, 5, 4]), ([7, 8], [8, 9, 10, 7, 5]), ([6], [6])]
 TARGET = WordTokenizer(WordTokenizerConfig(), Vocabulary.from_tokens(["a", "cat", "sees", "the", "old", "dogs", "now"]))
@@ -195,6 +196,37 @@ def test_other_objectives_are_refused(corpus, key, value):
         ExperimentConfig.model_validate(content(corpus, "run", minimum_risk={}, **{key: value}))
 
 
-def test_hard_attention_is_refused(corpus):
-    with pytest.raises(ValueError, match="`hard-reinforce`"):
-        ExperimentConfig.model_validate(content(corpus, "run", model=MODELS["hard"], minimum_risk={}))
+GUMBEL = {"score": {"kind": "coverage", "dim": 8}, "align": {"kind": "hard-gumbel"}}
+TRANSFORMER = MODELS["transformer"]
+
+
+@pytest.mark.parametrize(
+    ("decoder", "message"),
+    [
+        (MODELS["hard"]["decoder"], "another alignment than `hard-reinforce`"),
+        (BAHDANAU["decoder"] | {"attention": GUMBEL}, "another alignment than `hard-gumbel`"),
+        (TRANSFORMER["decoder"] | {"layer_dropout": 0.1}, "needs `model.decoder.layer_dropout: 0`"),
+        ({"kind": "ssru", "ffn_dim": 16, "layer_dropout": 0.1}, "needs `model.decoder.layer_dropout: 0`"),
+    ],
+)
+def test_models_that_differ_from_candidate_to_candidate_are_refused(corpus, decoder, message):
+    with pytest.raises(ValueError, match=message):
+        ExperimentConfig.model_validate(
+            content(corpus, "run", model={**TRANSFORMER, "decoder": decoder}, minimum_risk={})
+        )
+
+
+def test_all_candidates_of_a_sentence_are_scored_by_the_same_layers(corpus):
+    """Layers of the encoder may be dropped: it is computed once for all."""
+    encoder = TRANSFORMER["encoder"] | {"layers": 4, "layer_dropout": 0.5, "dropout": 0.0}
+    fields = {"embeddings": {"dim": 8}, "encoder": encoder, "decoder": TRANSFORMER["decoder"] | {"dropout": 0.0}}
+    fields["decoder"] |= {"attention_dropout": 0.0}
+    options = content(corpus, "run", model=fields, minimum_risk={})
+    net = build_model(ExperimentConfig.model_validate(options).model, 11, 11).train()
+    training = MinimumRiskLoss(net, 0.1, MinimumRiskConfig(), METRIC, TARGET)
+    candidates = [[(4,), (5, 6, 7), (8, 9, 10, 5, 6), (4,)], [(7,), (7, 7), (7,), (7, 7)]]
+    found = [seeded(training.log_probs, collate(PAIRS[:2]), candidates, seed=seed) for seed in range(4)]
+    for one in found:
+        torch.testing.assert_close(one[0, 0], one[0, 3])
+        torch.testing.assert_close(one[1, :2], one[1, 2:])
+    assert not torch.equal(found[0], found[1])
