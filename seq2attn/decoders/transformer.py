@@ -163,9 +163,9 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
             y, new, output = layer(
                 x, update, len(cached), source, attention_state, position, layout, bias, need_weights=need_weights
             )
-            x = self.layer_drop(x, y)
+            x, log_prob = self.layer_drop(x, y, output.sample_log_prob)
             cached.append(new)
-            outputs.append(output)
+            outputs.append(output._replace(sample_log_prob=log_prob))
         new_state = TransformerDecoderState(
             update.finish(cached), tuple(output.state for output in outputs), state.position + embedded.size(1)
         )

@@ -222,7 +222,7 @@ class TransformerEncoder(Encoder):
         all_weights = []
         for layer in self.layers:
             output, weights = layer(x, mask, position, layout, bias, need_weights=need_weights)
-            x = self.layer_drop(x, output)
+            x, _ = self.layer_drop(x, output)
             all_weights.append(weights)
         x = self.norm(x)
         weights = torch.stack(all_weights, 1) if need_weights else None

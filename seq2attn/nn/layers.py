@@ -163,11 +163,15 @@ class LayerDrop(nn.Module):
         super().__init__()
         self.p = p
 
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Input and output of the layer -> output, all [B, T, D]"""
+    def forward(self, x: Tensor, y: Tensor, log_prob: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Input and output of the layer [B, T, D], log-probability of its samples [B, T] -> output, log-probability
+
+        Samples of a layer that is skipped have no consequence, so their log-probability is 0.
+        """
         if not self.training or self.p == 0:
-            return y
-        return torch.where(torch.rand((), device=x.device) < self.p, x, y)
+            return y, log_prob
+        is_skipped = torch.rand((), device=x.device) < self.p
+        return torch.where(is_skipped, x, y), None if log_prob is None else log_prob.masked_fill(is_skipped, 0.0)
 
 
 class SinusoidalPositionEncoding(nn.Module):

@@ -1,5 +1,7 @@
 """Hard attention: its samples, and the gradients of its two estimators."""
 
+import math
+
 import pytest
 import torch
 
@@ -7,8 +9,11 @@ from seq2attn.attention.alignment import masked_softmax
 from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.hard import GumbelAlignment, ReinforceAlignment, ReinforceAlignmentConfig
 from seq2attn.data.collate import collate
-from seq2attn.training.loss import TrainingLoss, reinforce_loss, update_baseline
+from seq2attn.models import ModelConfig, build_model
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.loss import TrainingLoss, reinforce_loss
 from tests.laws.parts import calm, model
+from tests.laws.small import MODELS, metrics, trained
 
 SCORES = torch.tensor([1.0, -0.5, 0.3, 2.0], dtype=torch.double)
 MASK = torch.tensor([True, True, True, False])
@@ -59,9 +64,45 @@ def test_reinforce_is_the_gradient_of_the_expectation(baseline):
     torch.testing.assert_close(estimate, -torch.autograd.grad(expected, scores)[0])
 
 
-def test_the_baseline_is_a_moving_average():
-    assert update_baseline(None, -4.0) == -4.0
-    assert update_baseline(-4.0, -2.0) == pytest.approx(-3.8)
+def test_the_baseline_is_a_moving_average(corpus):
+    """In a training: of the log-probabilities per token of all updates so far, also over a resumption."""
+    options = {
+        "report_every": 1,
+        "validation": {"every": "1 update", "metric": "loss"},
+        "checkpoints": {"keep_last": 9},
+    }
+    for updates in (3, 6):
+        run = trained(
+            corpus, "run", model=MODELS["hard"], max_duration=[f"{updates} updates"], resume="if-exists", **options
+        )
+    means = [-math.log(line["perplexity"]) for line in metrics(run, "train")]
+    assert len({*means}) == 6
+    expected = means[0]
+    for mean, checkpoint in zip(means, list_checkpoints(run.folder), strict=True):
+        expected = 0.9 * expected + 0.1 * mean
+        assert checkpoint.train_state.reinforce_baseline == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_layer_that_is_skipped_is_not_trained_by_its_samples():
+    attention = {"score": {"kind": "multi-head", "heads": 2}, "align": {"kind": "hard-reinforce"}}
+    layers = {"kind": "transformer", "layers": 3, "heads": 2, "ffn_dim": 8, "attention": attention}
+    parts = {"embeddings": {"dim": 8}, "encoder": {"kind": "gru", "dim": 8}, "decoder": layers}
+    net = build_model(ModelConfig.model_validate(parts), 11, 11).train()
+    batch, trains = collate([([3, 4, 5, 6, 7], [5, 4, 3])] * 4), []
+    for p in (0.0, 0.5, 0.999):
+        net.decoder.layer_drop.p = p
+        for seed in range(6):
+            net.zero_grad()
+            torch.manual_seed(seed)
+            TrainingLoss(net)(batch, -2.0).loss.backward()
+            for layer in net.decoder.layers:  # the feed-forward layer has a gradient if the layer counts
+                one, other = (
+                    layer.feed_forward.down_proj.weight.grad,
+                    layer.cross_attention.score.query_proj.weight.grad,
+                )
+                assert one.any() == other.any()
+                trains.append((p, bool(one.any())))
+    assert {*trains} == {(0.0, True), (0.5, True), (0.5, False), (0.999, False)}
 
 
 def test_a_share_of_the_queries_has_the_expected_weights():
