@@ -159,8 +159,33 @@ def test_the_newest_checkpoints_have_no_gap(corpus):
 
 
 def test_without_kept_checkpoints_the_best_is_the_average(corpus):
-    run = trained(corpus, "none", max_duration=["4 updates"], checkpoints={"keep_best": 0, "average": "best"})
-    assert len(run.weights_origin()["checkpoints"]) == 1
+    """The best of several, and not the newest; its file is kept though `keep_best` asks for none."""
+    options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.3}}  # it overshoots
+    options |= {"validation": {"every": "2 updates", "metric": "loss"}}
+    run = trained(corpus, "none", checkpoints={"keep_best": 0, "average": "best"}, **options)
+    losses = {line["update"]: line["loss"] for line in metrics(run, "validation")}
+    best = min(losses, key=losses.get)
+    assert len(losses) == 6 and best < 10
+    assert run.weights_origin()["checkpoints"] == [f"{best:08}"]
+    assert_mean(load_tensors(run.weights_path), run, [f"{best:08}"])
+    assert [checkpoint.train_state.update for checkpoint in list_checkpoints(run.folder)] == [best, 10, 12]
+
+
+def test_the_average_of_the_last_has_no_gap(corpus):
+    """Where fewer were kept before a resumption, older ones are of the best, with others between."""
+    options = {"optimizer": {"kind": "adam", "lr": 0.3}, "validation": {"every": "2 updates", "metric": "loss"}}
+    run = trained(corpus, "run", max_duration=["14 updates"], checkpoints={"keep_last": 2, "keep_best": 3}, **options)
+    kept = [checkpoint.train_state.update for checkpoint in list_checkpoints(run.folder)]
+    assert kept[-2:] == [12, 14] and 10 not in kept and len(kept) > 3
+    more = {"checkpoints": {"keep_last": 6, "average": "last"}, "resume": True}
+    trained(corpus, "run", max_duration=["18 updates"], **options, **more)
+    names = [f"{update:08}" for update in (12, 14, 16, 18)]
+    assert run.weights_origin()["checkpoints"] == names and "the mean of 4 checkpoints" in log_of(run)
+    assert log_of(run).count("warning: `checkpoints.average: last`: only of those since the last one") == 1
+    assert_mean(load_tensors(run.weights_path), run, names)
+    trained(corpus, "run", max_duration=["24 updates"], **options, **more)
+    assert run.weights_origin()["checkpoints"] == [f"{update:08}" for update in range(14, 25, 2)]
+    assert "only of those since the last one" not in log_of(run)  # which was logged after the last checkpoint
 
 
 @pytest.mark.parametrize("unit", ["epochs", "updates", "hours"])

@@ -61,6 +61,13 @@ def _removed_between(run: RunDirectory, chosen: list[Checkpoint]) -> list[int]:
     return sorted(update for update in validated.difference(updates) if updates[0] < update < updates[-1])
 
 
+def newest_checkpoints(run: RunDirectory, count: int) -> list[Checkpoint]:
+    """The newest `count` validated checkpoints, or those of them since the last one that was removed."""
+    chosen = validated_checkpoints(run.folder)[-count:]
+    removed = _removed_between(run, chosen)
+    return [checkpoint for checkpoint in chosen if not removed or checkpoint.train_state.update > removed[-1]]
+
+
 def _best(folder: Path, checkpoints: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
     """The best of the checkpoints whose scores are comparable with those of the newest."""
     digest = checkpoints[-1].train_state.validation_digest if checkpoints else ""

@@ -16,7 +16,7 @@ from seq2attn.io.files import remove_temporary
 from seq2attn.io.weights import copy_weights, unique_state_dict
 from seq2attn.nn.lora import merge_adapters, remove_adapters
 from seq2attn.run_directory import RunDirectory
-from seq2attn.training.checkpoints.averaging import average_weights, load_merged
+from seq2attn.training.checkpoints.averaging import average_weights, load_merged, newest_checkpoints
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, save_checkpoint
 from seq2attn.training.checkpoints.retention import (
     best_checkpoints,
@@ -133,8 +133,10 @@ class CheckpointManager:
                 return f"the mean of {len(names)} checkpoints by `seq2attn average`"
             known = f" ({format_scores(state.best_value)})" if int(names[0]) == state.best_update else ""
             return f"update {int(names[0]):,}{known}"
-        newest = validated_checkpoints(self.run.folder)[-config.keep_last :]
-        chosen = self._best_checkpoints() if config.average == "best" else newest
+        is_last = config.average == "last"
+        chosen = newest_checkpoints(self.run, config.keep_last) if is_last else self._best_checkpoints()
+        if is_last and len(chosen) < min(config.keep_last, len(validated_checkpoints(self.run.folder))):
+            self.reporter.log("warning: `checkpoints.average: last`: only of those since the last one that was removed")
         weights = average_weights(chosen)
         remove_adapters(self.objective.model)
         copy_weights(self.objective.model, weights, self.run.weights_path)
