@@ -30,6 +30,7 @@ from seq2attn.diagnostics.checks import (
     check_scores,
 )
 from seq2attn.engines.native import NativeEngine
+from seq2attn.engines.source_limit import max_source_length
 from seq2attn.errors import DataError
 from seq2attn.inference.translator import Translator
 from seq2attn.io.tables import format_table
@@ -68,8 +69,8 @@ class CheckResult:
 def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, tag: str | None = None) -> Subject:
     """The model of a run, with the first `count` non-empty sentences of its dev set, or of a file with `tag`.
 
-    Sources of a file get a greedy translation. Greedy search replaces sampling, and a model with discrete alignments is
-    checked in double precision.
+    Longer ones than the translator takes are cut. Sources of a file get a greedy translation. Greedy search replaces
+    sampling, and a model with discrete alignments is checked in double precision.
 
     Raises: UserError when the run or the file cannot be used.
     """
@@ -81,16 +82,17 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
         model = search_model = copy.deepcopy(model).double()
     greedy = GreedyConfig(kind="greedy", lengths=search.lengths)
     path, texts = _texts(run, file)
+    longest = max_source_length(run.load_config())
     numbered = (
         (number, tuple(ids), translation)
         for number, (text, translation) in enumerate(texts, start=1)
-        if (ids := source.encode(add_tag(text, tag)))
+        if (ids := source.encode(add_tag(text, tag))[:longest])
     )
     sentences = list(islice(numbered, count))
     if not sentences:
         raise DataError(f"{path}: has no line to check the model with; give --input FILE")
     if file is None:
-        targets = [tuple(target.encode(translation)) for _, _, translation in sentences]
+        targets = [tuple(target.encode(translation)[:longest]) for _, _, translation in sentences]
     else:
         sources = [ids for _, ids, _ in sentences]
         output = NativeEngine(model).translate(sources, greedy, budget=MAX_BATCH_TOKENS)

@@ -14,6 +14,7 @@ from seq2attn.decoders.transformer import TransformerDecoder
 from seq2attn.diagnostics.checks import max_abs_difference
 from seq2attn.diagnostics.run_checks import CHECKS, load_subject, run_checks
 from seq2attn.encoders.transformer import TransformerEncoder
+from seq2attn.engines.source_limit import max_source_length
 from seq2attn.nn.linear import PrepackedLinear
 from seq2attn.search import strategies, translate_ids
 from tests.diagnostics.runs import FAMILIES, make_run
@@ -43,6 +44,19 @@ def test_a_correct_model_passes(family, tmp_path):
     results = check(make_run(tmp_path, *FAMILIES[family]))
     assert [result.check for result in results] == [*CHECKS]
     assert [result for result in results if not result.passed] == []
+
+
+@pytest.mark.parametrize("family", ["transformer", "luong"])
+def test_a_line_that_the_translator_would_cut_is_cut(family, tmp_path):
+    run = make_run(tmp_path, *FAMILIES[family])
+    longest = max_source_length(run.load_config())
+    (tmp_path / "long").write_text("ba be bi bo " * 12_500 + "\nba be\n")
+    subject = load_subject(run, 9, tmp_path / "long", "cpu")
+    assert [len(sentence.source) for sentence in subject.sentences] == [longest, 2]
+    assert [result for result in run_checks(subject) if not result.passed] == []
+    (run.folder / "data" / "dev.jsonl").write_text('["' + "ba " * 50_000 + '", "' + "ba " * 50_000 + '"]\n')
+    (sentence,) = load_subject(run, 9, None, "cpu").sentences
+    assert len(sentence.source) == len(sentence.target) == longest
 
 
 def test_the_table_has_a_row_per_check(run):
