@@ -32,14 +32,21 @@ def test_checkpoints_hold_the_average_of_the_same_training(corpus, optimizer):
 
 
 def test_a_constant_stays_constant():
-    weights = torch.nn.Parameter(torch.randn(3))
-    before, optimizer = weights.detach().clone(), torch.optim.SGD([weights], lr=1.0)
-    average = WeightAverage(optimizer, 0.9)
-    for update in range(1, 9):
-        average.update(update, torch.tensor(0.0))
-    torch.testing.assert_close(optimizer.state[weights][AVERAGE], before)
+    """Its average comes nearer by the decay of each update, whatever was before, and does not leave it again."""
+    weights = torch.nn.Parameter(torch.randn(3, dtype=torch.double))
+    optimizer = torch.optim.SGD([weights], lr=1.0)
+    average, constant = WeightAverage(optimizer, 0.4), torch.randn(3, dtype=torch.double)
+    average.update(1, torch.tensor(0.0))
+    distance = weights.detach() - constant
+    weights.data.copy_(constant)
+    for update in range(2, 60):
+        average.update(update, torch.tensor(float(update % 3 == 0)))
+        distance *= 1.0 if update % 3 == 0 else min(0.4, (1 + update) / (10 + update))
+        torch.testing.assert_close(optimizer.state[weights][AVERAGE], constant + distance, rtol=0, atol=1e-7)
+    assert distance.abs().max() < 1e-12
     with average.applied():
-        torch.testing.assert_close(weights.data, before)
+        torch.testing.assert_close(weights.data, constant, rtol=0, atol=1e-7)
+        torch.testing.assert_close(optimizer.state[weights][AVERAGE], constant)
 
 
 def test_an_average_can_begin_and_end_at_a_resumption(corpus):

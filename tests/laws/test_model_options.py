@@ -4,12 +4,17 @@ import re
 from contextlib import suppress
 from functools import reduce
 from operator import getitem
-from typing import get_args
+from typing import Annotated, get_args
 
 import pytest
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
+import seq2attn.experiment
+import seq2attn.reproduction.recipe
+import seq2attn.sweep.config  # noqa: F401  # all configs are loaded
+from seq2attn.config.base import Config
 from seq2attn.errors import ConfigError
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.layers import Dropout, LayerDrop
@@ -110,6 +115,34 @@ def test_every_dropout_has_the_probability_of_its_component(encoder, decoder):
         assert p == expected, name
     sides = {"source_embedding", "target_embedding", "encoder", "decoder"}
     assert {name.split(".")[0] for name, _ in modules} == sides
+
+
+def optional_numbers(kind):
+    """The fields of all configs below `kind` that may be none or 0."""
+    for field, info in kind.model_fields.items():
+        value = TypeAdapter(Annotated[info.annotation, info] if info.metadata else info.annotation)
+        with suppress(ValidationError):
+            value.validate_python(None)
+            if type(value.validate_python(0)) in (int, float):
+                yield field
+    for one in kind.__subclasses__():
+        yield from optional_numbers(one)
+
+
+def test_a_probability_of_0_is_not_one_that_is_not_set():
+    """`activation_dropout` is the only option whose 0 is another than none; a further one needs a law too."""
+    assert {*optional_numbers(Config)} == {"activation_dropout"}
+    transformer = {"kind": "transformer", "heads": 2, "ffn_dim": 8, "dropout": 0.25, "activation": "gelu"}
+    for decoder in (
+        transformer,
+        {key: value for key, value in transformer.items() if key != "heads"} | {"kind": "ssru"},
+    ):
+        for given, expected in ((None, 0.25), (0.0, 0.0), (0.5, 0.5)):
+            parts = {"encoder": transformer | {"activation_dropout": given}}
+            parts |= {"decoder": decoder | {"activation_dropout": given}, "embeddings": {"dim": 8}}
+            model = build_model(ModelConfig.model_validate(parts), 11, 13)
+            found = {p for name, p in dropouts(model) if name.endswith("feed_forward.dropout")}
+            assert found == {expected}
 
 
 @pytest.mark.parametrize(("tie", "scaled"), [("none", True), ("output", False), ("all", True)])
