@@ -21,7 +21,7 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
     from seq2attn.config.base import FieldError
     from seq2attn.config.load import errors_at, load
     from seq2attn.experiment import ExperimentConfig
-    from seq2attn.training.initial_weights import check_initial_run, check_parts
+    from seq2attn.training.initial_weights import check_parts
 
     failed = False
     for path in configs:
@@ -29,7 +29,6 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
             experiment = load(path, ExperimentConfig, overrides, check_files=True)
             try:
                 check_parts(experiment)
-                check_initial_run(experiment)
             except FieldError as mistake:
                 raise errors_at(path, ExperimentConfig, [mistake], overrides) from None
             typer.echo(f"{path}: ok")

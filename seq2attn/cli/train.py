@@ -70,7 +70,7 @@ def train(
     from seq2attn.config.load import errors_at
     from seq2attn.errors import TrainingInterrupted, UserError
     from seq2attn.experiment import ExperimentConfig, load_config
-    from seq2attn.training.initial_weights import check_initial_run, check_parts
+    from seq2attn.training.initial_weights import check_parts
 
     if resume and resume_if_exists:
         raise UserError("give either --resume or --resume-if-exists, not both")
@@ -78,9 +78,7 @@ def train(
         raise UserError("--new-dev-set has no effect on a new training; give --resume too")
     experiment = load_config(config, overrides)
     try:
-        num_trained = check_parts(experiment)
-        if not (resume or resume_if_exists):
-            check_initial_run(experiment)
+        num_trained = check_parts(experiment, needs_initial_run=not (resume or resume_if_exists))
     except FieldError as mistake:
         raise errors_at(config, ExperimentConfig, [mistake], overrides) from None
     if dry_run:

@@ -151,7 +151,7 @@ def _check(plan: SweepPlan) -> None:
     for trial in plan.trials:
         try:
             build_on_meta_device(trial.experiment.model, *assumed_vocab_sizes(trial.experiment.tokenizer))
-            check_parts(trial.experiment)
+            check_parts(trial.experiment, needs_initial_run=False)  # it may be one of the trials
         except ConfigError as error:
             unfit.setdefault(str(error), []).append(trial.name)
         except FieldError as error:

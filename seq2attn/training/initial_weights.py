@@ -47,12 +47,15 @@ DROPOUT_PAIRS, MAX_DROPOUT_LOSS = 16, 1.0
 """Sentence pairs with which initial weights are tried, and the loss per token by which dropout may raise theirs."""
 
 
-def check_parts(config: ExperimentConfig) -> int | None:
+def check_parts(config: ExperimentConfig, *, needs_initial_run: bool = True) -> int | None:
     """The number of trained parameters, if the config names parts that are trained or not, or has a plug-in.
 
-    Raises FieldError for a name that no part of the model has, and for plug-ins that do not fit the other parts.
+    Raises FieldError for a name that no part of the model has, for plug-ins that do not fit the other parts, and for
+    weights of the initial run that do not. A training that is resumed needs no initial run, nor does the plan of one.
     """
     training = config.training
+    if needs_initial_run:
+        _check_initial_run(config)
     exclude = training.init_from.exclude if training.init_from else ()
     has_plugins = bool(plugin_modules(config.model))
     if not (training.frozen or training.lora or training.lr_scales or exclude or has_plugins):
@@ -145,7 +148,7 @@ def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:
         )
 
 
-def check_initial_run(config: ExperimentConfig) -> None:
+def _check_initial_run(config: ExperimentConfig) -> None:
     """Compare the sizes of the model with those of the run of `training.init_from`, before anything is written.
 
     Raises FieldError for weights that the model cannot take, and without a run.

@@ -40,7 +40,7 @@ from seq2attn.training.config_changes import (
     text_digests,
 )
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
-from seq2attn.training.initial_weights import check_initial_run, check_parts, freeze_parameters, load_initial_weights
+from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import find_max_tokens
@@ -79,7 +79,6 @@ def train(
         lock_directory(run.folder) if world.is_main_process else nullcontext(),
     ):
         check_processes(config, world)
-        configure_cuda(world.device, tf32=config.training.precision != "float32")
         since, notes = _find_checkpoint(run, world, resume=resume)
         keeps_optimizer, is_auto = True, total_is_auto(config.training)
         if since:
@@ -116,9 +115,7 @@ def train(
 def _check(config: ExperimentConfig, *, is_resumed: bool) -> None:
     """Raises UserError for names and sizes of parts that do not fit, or no initial run, before anything is written."""
     try:
-        check_parts(config)
-        if not is_resumed:
-            check_initial_run(config)
+        check_parts(config, needs_initial_run=not is_resumed)
     except FieldError as error:
         raise UserError(f"`{error.field}`: {error.message}") from None
 
@@ -156,6 +153,7 @@ def _build_trainer(
 ) -> Trainer:
     """All components of a training, restored from the checkpoint if there is one."""
     log = reporter.log_session
+    configure_cuda(world.device, tf32=config.training.precision != "float32")
     if world.is_main_process:
         prepared = prepare(config.data, config.tokenizer, run.folder, log, keep_tokenizers=since is not None)
         world.barrier()
