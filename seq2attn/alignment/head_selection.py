@@ -11,11 +11,10 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PositiveInt, TypeAdapter, ValidationError
+from pydantic import PositiveInt, TypeAdapter
 
 from seq2attn.data.word_alignment import AlignmentLink, WordAlignment, pair_word_ids, split_words
-from seq2attn.errors import RunError
-from seq2attn.io.files import read_object, write_json
+from seq2attn.io.files import read_object, validate, write_json
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.run_directory import RunDirectory
@@ -180,8 +179,5 @@ def load_selected_head(run: RunDirectory) -> tuple[AttentionHead, bool] | None:
         return None
     content = read_object(path, ALIGNMENT_HINT)
     values: dict[str, Any] = {key: content.get(key) for key in ("layer", "head", "step")}
-    try:
-        head = TypeAdapter(AttentionHead).validate_python(values)
-    except ValidationError:
-        raise RunError(f"{path}: has no valid layer, head and step; {ALIGNMENT_HINT}") from None
+    head = validate(TypeAdapter(AttentionHead), values, path, "has no valid layer, head and step", ALIGNMENT_HINT)
     return head, content.get("model") == run.weights_origin()

@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
@@ -34,9 +35,21 @@ class ValidationContext:
 
 
 class PathString(str):
-    """A YAML string with the folder of its file."""
+    """Text of a config with the folder of its file."""
 
     folder: Path
+
+    @classmethod
+    def of(cls, value: Any, folder: Path) -> Any:
+        """`value` with all text in it, but keys, as PathStrings of `folder`."""
+        if isinstance(value, dict):
+            return {key: cls.of(one, folder) for key, one in value.items()}
+        if isinstance(value, list):
+            return [cls.of(one, folder) for one in value]
+        if isinstance(value, str):
+            value = cls(value)
+            value.folder = folder
+        return value
 
 
 def _resolve_path(value: Any, info: ValidationInfo) -> Any:
@@ -78,6 +91,10 @@ InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
 """A path to an input, relative to its YAML file, or else to the working directory."""
 RunPath = Annotated[Path, BeforeValidator(run_path)]
 """A path to a run directory, relative to the working directory."""
+
+
+NumLayers = Annotated[int, Field(gt=0, le=1000)]
+"""Number of layers; the model of a corrupt number would be built for hours."""
 
 
 _INPUT_PATH: TypeAdapter[Path] = TypeAdapter(InputPath)

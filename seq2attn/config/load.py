@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from seq2attn.config.base import Config, FieldError
+from seq2attn.config.base import Config, FieldError, PathString
 from seq2attn.config.explain import locate, place_errors, validate
 from seq2attn.config.yaml_reader import YAMLReader
 from seq2attn.config.yaml_tree import Diagnostic, Names, YAMLTree, format_diagnostics, merge
@@ -121,6 +121,18 @@ def _open(schema: Any) -> Any:
         del schema["oneOf"]
         schema.pop("discriminator", None)
     return {key: _open(value) for key, value in schema.items()}
+
+
+def load_json(content: Any, path: Path, model: type[C]) -> C:
+    """The config that a file of a run has as JSON; like `config.yaml` of a run, it imports no code but allowed modules.
+
+    Raises: ConfigError with the first mistake.
+    """
+    try:
+        return model.model_validate(PathString.of(content, path.parent))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{path}: `{'.'.join(map(str, first['loc']))}`: {first['msg']}") from None
 
 
 def override(tree: YAMLTree, changes: YAMLTree, model: type[Config]) -> tuple[YAMLTree, list[str]]:

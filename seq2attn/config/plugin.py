@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, core_schema
 from seq2attn.config.base import Config, FieldError, PathString
 from seq2attn.config.hints import suggest
 
-RUN_FILES = ("run.json", "model.safetensors", "checkpoints")
+RUN_FILES = ("run.json", "model.safetensors", "checkpoints", "trial.json")
 """Files by which a run directory is recognized."""
 _allowed = set[str]()
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os.path
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import reduce
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,8 +21,8 @@ from seq2attn.config.base import PathString
 from seq2attn.config.hints import look_alike, suggest
 from seq2attn.config.plugin import is_run
 from seq2attn.config.yaml_tree import COMMAND_LINE, Diagnostic, Entry, Names, YAMLTree, format_diagnostics, merge
-from seq2attn.errors import ConfigError
-from seq2attn.io.files import open_regular
+from seq2attn.errors import ConfigError, RunError
+from seq2attn.io.files import check_num_values, open_regular
 
 _YAML = "tag:yaml.org,2002:"
 _TEXT = {_YAML + name for name in ("str", "timestamp", "value")}
@@ -48,13 +51,7 @@ class YAMLReader:
         Raises:
             ConfigError: a file cannot be read, or is not a YAML mapping.
         """
-        text = self._text(path, reference)
-        node = self._compose(text, str(path))
-        if node is None:
-            self._stop(Diagnostic("the file is empty; expected `key: value` lines", _mark(str(path), text, 0)))
-        if not isinstance(node, MappingNode):
-            self._stop(_at(node, f"expected `key: value` lines{look_alike(str(node.value))}"))
-        tree = self._tree(node)
+        tree = self.parse_file(self._read(path, reference), path)
         extends = tree.data.pop("extends", None)
         if extends is not None and is_run(path.parent):
             place = tree.entries["extends",].node
@@ -65,6 +62,16 @@ class YAMLReader:
             for number, name in enumerate(extends if is_list else [] if extends is None else [extends])
         ]
         return reduce(merge, (*bases, tree))
+
+    def parse_file(self, raw: bytes, path: Path) -> YAMLTree:
+        """The mapping in the content of `path`. Raises ConfigError for other content."""
+        text = self._text(raw, path)
+        node = self._compose(text, str(path))
+        if node is None:
+            self._stop(Diagnostic("the file is empty; expected `key: value` lines", _mark(str(path), text, 0)))
+        if not isinstance(node, MappingNode):
+            self._stop(_at(node, f"expected `key: value` lines{look_alike(str(node.value))}"))
+        return self._tree(node)
 
     def parse_override(self, text: str) -> YAMLTree:
         """The mapping of an override such as `model.decoder.dim=256`. The nodes above its value have no items.
@@ -100,16 +107,19 @@ class YAMLReader:
             self._stop(_at(node, f"`extends` goes in a circle: {circle}"))
         return self.read_file(base, chain, node)
 
-    def _text(self, path: Path, reference: Node | None) -> str:
+    def _read(self, path: Path, reference: Node | None) -> bytes:
         try:
             with open_regular(path) if is_run(path.parent) else path.open("rb") as file:
                 raw = file.read(MAX_FILE_BYTES + 1)
             if len(raw) > MAX_FILE_BYTES:
                 raise OSError(errno.EFBIG, f"it has more than {MAX_FILE_BYTES:,} bytes, the maximum of a config")
+            return raw
         except OSError as error:
             if reference is None:
                 raise ConfigError(f"{path}: {_reason(path, error)}") from None
             self._stop(_at(reference, f"`extends`: {_reason(path, error)}"))
+
+    def _text(self, raw: bytes, path: Path) -> str:
         try:
             return raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -201,9 +211,8 @@ class YAMLReader:
                 problem = f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"
         if problem:
             self.diagnostics.append(_at(node, problem))
-        name, text = str(node.start_mark.name), PathString(node.value)
-        text.folder = Path.cwd() if name == COMMAND_LINE else Path(name).parent
-        return text
+        name = str(node.start_mark.name)
+        return PathString.of(node.value, Path.cwd() if name == COMMAND_LINE else Path(name).parent)
 
     def _is_text(self, node: ScalarNode) -> bool:
         """True for text without NUL or surrogates, which can be printed and can be a file name."""
@@ -214,7 +223,45 @@ class YAMLReader:
         return False
 
     def _stop(self, diagnostic: Diagnostic) -> NoReturn:
-        raise format_diagnostics(self.path, [*self.diagnostics, diagnostic]) from None
+        self.diagnostics.append(diagnostic)
+        raise format_diagnostics(self.path, self.diagnostics) from None
+
+
+def parse_yaml(raw: bytes, path: Path) -> dict[str, Any]:
+    """The mapping in YAML that another program wrote to `path`, within the limits of a config.
+
+    Raises: ConfigError on one line, with the first mistake.
+    """
+    if len(raw) > MAX_FILE_BYTES:
+        raise ConfigError(
+            f"{path}: cannot be read (it has more than {MAX_FILE_BYTES:,} bytes, the maximum of a config)"
+        )
+    reader = YAMLReader(path)
+    with suppress(ConfigError):
+        tree = reader.parse_file(raw, path)
+    if reader.diagnostics:
+        first = reader.diagnostics[0]
+        raise ConfigError(f"{path}: cannot be read (line {first.start.line + 1}: {first.message})")
+    return dict(tree.data)
+
+
+def read_ids(raw: bytes, path: Path, fix: str) -> dict[str, int]:
+    """The ids in a vocabulary in YAML, where a piece such as `no` is text. Its nodes are never all in memory.
+
+    Raises: RunError.
+    """
+    check_num_values(raw, path, fix)
+    try:
+        events = yaml.parse(raw, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        *_, start = islice(events, 3)
+        pairs: Iterator[Any] = takewhile(lambda event: not isinstance(event, yaml.MappingEndEvent), events)
+        ids = {piece.value: int(id.value) for piece, id in zip(pairs, pairs, strict=True)}
+        if not isinstance(start, yaml.MappingStartEvent) or len([*events]) > 2:
+            raise ValueError("expected `piece: id` lines")
+        return ids
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise RunError(f"{path}: is not a vocabulary of Marian ({reason}); {fix}") from None
 
 
 def _at(node: Node, message: str) -> Diagnostic:

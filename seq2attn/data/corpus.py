@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
+from seq2attn.io.arrays import load_array
 from seq2attn.io.files import atomic_dir, atomic_path, parse_json, read_object, write_json
 from seq2attn.io.text_lines import read_lines
 
@@ -119,7 +120,7 @@ class Corpus:
         Raises: RunError when a file is missing or the files do not belong together.
         """
         header = read_object(folder / HEADER, CORPUS_HINT)
-        ids, offsets = (load_array(folder / name) for name in (IDS, OFFSETS))
+        ids, offsets = (load_array(folder / name, CORPUS_HINT) for name in (IDS, OFFSETS))
         alignments = None
         if (folder / ALIGNMENTS_DIR).is_dir():
             alignments = CorpusAlignments(cls.load(folder / WORD_IDS_DIR), cls.load(folder / ALIGNMENTS_DIR))
@@ -139,15 +140,6 @@ def _are_valid(ids: NDArray[Any], offsets: NDArray[Any]) -> bool:
         return False
     is_complete = len(offsets) % 2 == 1 and offsets[0] == 0 and offsets[-1] == len(ids)
     return bool(is_complete and (np.diff(offsets) >= 0).all() and (len(ids) == 0 or ids.min() >= 0))
-
-
-def load_array(path: Path) -> NDArray[Any]:
-    """A memory-mapped array. Raises RunError when the file is missing or corrupt."""
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise RunError(f"{path}: cannot be read ({error}); {CORPUS_HINT}") from None
-    return array
 
 
 @contextmanager

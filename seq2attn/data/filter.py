@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from seq2attn.config.base import Config
 from seq2attn.data.word_alignment import WordAlignment
@@ -67,8 +67,8 @@ class FiltersConfig(Config):
 class FilterReport:
     """Numbers of pairs read, kept, and left out by reason."""
 
-    num_read: int
-    num_kept: int
+    num_read: NonNegativeInt
+    num_kept: NonNegativeInt
     empty: int = 0
     too_long: int = 0
     unbalanced: int = 0

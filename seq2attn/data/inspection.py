@@ -15,12 +15,13 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from seq2attn.data.corpus import CORPUS_HINT, load_array
+from seq2attn.data.corpus import CORPUS_HINT
 from seq2attn.data.filter import EncodedPair
 from seq2attn.errors import RunError
-from seq2attn.io.files import atomic_path, read_object, write_json
+from seq2attn.io.arrays import load_array
+from seq2attn.io.files import atomic_path, read_object, validate, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.vocabulary import UNK
@@ -194,11 +195,8 @@ class DataReport:
         path = run / REPORT_FILE
         if not path.exists():
             return None
-        try:
-            return TypeAdapter(cls).validate_python(read_object(path, REPORT_HINT))
-        except ValidationError as error:
-            key = ".".join(map(str, error.errors()[0]["loc"]))
-            raise RunError(f"{path}: is not a report on data, or is corrupt (at `{key}`); {REPORT_HINT}") from None
+        problem = "is not a report on data, or is corrupt"
+        return validate(TypeAdapter(cls), read_object(path, REPORT_HINT), path, problem, REPORT_HINT)
 
 
 def ignores_case(tokenizer: Tokenizer) -> bool:
@@ -227,7 +225,7 @@ def save_hashes(hashes: Hashes, run: Path) -> None:
 def load_hashes(run: Path) -> Hashes | None:
     """The hashes of a run's training pairs; None if they are missing. Raises RunError for a corrupt file."""
     path = run / HASHES_FILE
-    hashes = load_array(path) if path.is_file() else None
+    hashes = load_array(path, CORPUS_HINT) if path.is_file() else None
     if hashes is not None and (hashes.dtype != np.uint64 or hashes.ndim != 1):
         raise RunError(f"{path}: does not hold hashes of pairs; {CORPUS_HINT}")
     return hashes

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
+from typing import NotRequired
 
-from pydantic import TypeAdapter
+from pydantic import PositiveInt, TypeAdapter
 from tqdm import tqdm
+from typing_extensions import TypedDict
 
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
@@ -44,7 +47,15 @@ from seq2attn.data.train_tokenizers import Log, check_tags, make_tokenizers
 from seq2attn.data.training_set import TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, remove_temporary, write_json, write_manifest
+from seq2attn.io.files import (
+    FORMAT_VERSION,
+    check_format,
+    read_object,
+    remove_temporary,
+    validate,
+    write_json,
+    write_manifest,
+)
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer, load_tokenizers
 
@@ -53,6 +64,16 @@ PREPARE_HINT = "remove the folder it is in, and prepare the data again"
 MAX_FILTERED_SHARE = 0.1
 """Share of the pairs of a training corpus above which their filtering is a warning."""
 Tokenizers = tuple[Tokenizer, Tokenizer]
+
+
+class _Counts(TypedDict):
+    """Content of `data/prepared.json`, besides fingerprints."""
+
+    corpora: tuple[TrainingPart, ...]
+    references: NotRequired[PositiveInt]
+
+
+_COUNTS = TypeAdapter(_Counts)
 
 
 @dataclass(frozen=True)
@@ -168,17 +189,15 @@ def load_prepared(folder: Path) -> PreparedData:
     """
     content = read_object(folder / PREPARED, "prepare the data first")
     check_format(content, folder / PREPARED, PREPARE_HINT)
-    try:
-        parts = TypeAdapter(tuple[TrainingPart, ...]).validate_python(content.get("corpora"))
-    except ValueError:
-        raise RunError(f"{folder / PREPARED}: has no counts of the training corpora; {PREPARE_HINT}") from None
+    prepared = validate(_COUNTS, content, folder / PREPARED, "has no counts of the training corpora", PREPARE_HINT)
+    parts, num_references = prepared["corpora"], prepared.get("references", 1)
     source, target = load_tokenizers(folder)
     train, dev = (_load_corpus(folder / name, (source, target)) for name in (TRAIN, DEV))
     if sum(part.report.num_kept for part in parts) != len(train):
         raise RunError(
             f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {PREPARE_HINT}"
         )
-    streams = [list(read_text_pairs(path)) for path in _dev_text_paths(folder, content.get("references", 1))]
+    streams = [list(read_text_pairs(path)) for path in _dev_text_paths(folder, num_references)]
     return PreparedData(
         source,
         target,
@@ -274,7 +293,7 @@ def _save_references(dev: CorpusConfig, folder: Path) -> int:
     """Write the dev set with each further reference as target; returns the number of references."""
     pairs = list(read_pairs(dev))
     streams = read_references(dev, [target for _, target in pairs])
-    for path, stream in zip(_dev_text_paths(folder, len(streams))[1:], streams[1:], strict=True):
+    for path, stream in islice(zip(_dev_text_paths(folder, len(streams)), streams, strict=True), 1, None):
         with text_pair_writer(path) as write:
             for (source, _), reference in zip(pairs, stream, strict=True):
                 write((source, reference))
@@ -286,5 +305,5 @@ def text_path(folder: Path) -> Path:
     return folder.with_suffix(".jsonl")
 
 
-def _dev_text_paths(folder: Path, num_references: int) -> list[Path]:
-    return [text_path(folder / DEV), *(text_path(folder / f"{DEV}-{n}") for n in range(1, num_references))]
+def _dev_text_paths(folder: Path, num_references: int) -> Iterator[Path]:
+    return (text_path(folder / (f"{DEV}-{n}" if n else DEV)) for n in range(num_references))

@@ -13,9 +13,12 @@ from pydantic import Field, PositiveInt, ValidationError
 from seq2attn.config.base import Config, InputPath
 from seq2attn.data.corpus import TextPair
 from seq2attn.data.word_alignment import WordAlignment, parse_pharaoh
-from seq2attn.errors import DataError
+from seq2attn.errors import DataError, RunError
+from seq2attn.io.files import parse_json
 from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.tags import NAME, add_tag
+
+Repeat = Annotated[float, Field(gt=0, le=1000)]
 
 
 class _CorpusConfig(Config):
@@ -23,7 +26,7 @@ class _CorpusConfig(Config):
 
     tag: Annotated[str, Field(pattern=NAME)] | None = None
     """A name such as `2en` or `news`; the token `<2en>` is put before each source: see docs/data.md."""
-    repeat: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    repeat: Repeat = 1.0
     """How often each pair is in an epoch of training; a fraction is a random sample of the pairs, new in each epoch."""
 
     def pairs(self) -> Iterator[TextPair]:
@@ -140,9 +143,9 @@ class JSONLinesConfig(_OneFileConfig):
         for number, line in enumerate(read_lines(self.path), start=1):
             place = f"{self.path}:{number}"
             try:
-                item = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{place}: is not JSON ({error})") from None
+                item = parse_json(line, place, "each line should be a JSON object")
+            except RunError as error:
+                raise DataError(str(error)) from None
             if not isinstance(item, dict):
                 raise DataError(f"{place}: expected a JSON object, found {_json_type(item)}")
             yield (_text(item, self.source, place), _text(item, self.target, place)), None

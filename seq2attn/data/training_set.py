@@ -12,6 +12,7 @@ import numpy as np
 from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, TextPair, read_text_pairs
 from seq2attn.data.filter import FilterReport
+from seq2attn.data.readers import Repeat
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.tokenizers.base import Tokenizer
 
@@ -24,7 +25,7 @@ class TrainingPart:
     """One of the training corpora: the pairs that filters kept, and how often each is in an epoch."""
 
     report: FilterReport
-    repeat: float = 1
+    repeat: Repeat = 1
 
     @property
     def num_pairs_per_epoch(self) -> int:

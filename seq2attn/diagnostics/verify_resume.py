@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from seq2attn.data.prepare import prepare
 from seq2attn.data.readers import PlainTextConfig, read_pairs
 from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.files import write_bytes
+from seq2attn.io.files import read_objects, write_bytes
 from seq2attn.io.import_path import environment
 from seq2attn.io.tables import format_table
 from seq2attn.io.weights import load_tensors
@@ -91,7 +91,7 @@ def _training_state(run: RunDirectory) -> Items:
 
 
 def _metrics(run: RunDirectory) -> Items:
-    lines = map(json.loads, _lines(run, METRICS_FILE).values())
+    lines = _read_metrics(run.folder)
     return _numbered(json.dumps({k: v for k, v in line.items() if k not in MEASUREMENTS}) for line in lines)
 
 
@@ -214,9 +214,12 @@ def _train(config: Path, run: Path, interruption: signal.Signals | None = None, 
 
 def _last_reported_update(run: Path) -> int:
     """The last update in metrics.jsonl."""
+    return max((int(line["update"]) for line in _read_metrics(run)), default=0)
+
+
+def _read_metrics(run: Path) -> Iterable[dict[str, Any]]:
     path = run / METRICS_FILE
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    return int(json.loads(lines[-1])["update"]) if lines else 0
+    return read_objects(path, "give a new folder") if path.is_file() else ()
 
 
 def _shorten(experiment: ExperimentConfig, folder: Path, updates: int) -> ExperimentConfig:

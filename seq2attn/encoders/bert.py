@@ -16,7 +16,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from torch import Tensor, nn
 
 from seq2attn.attention.scores import split_heads
-from seq2attn.config.base import Config, FieldError, InputPath
+from seq2attn.config.base import Config, FieldError, InputPath, NumLayers
 from seq2attn.config.plugin import fill_in
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.errors import DataError, UserError
@@ -35,7 +35,7 @@ class BertArchitectureConfig(Config):
 
     vocab_size: PositiveInt
     hidden_size: PositiveInt
-    num_hidden_layers: PositiveInt
+    num_hidden_layers: NumLayers
     num_attention_heads: PositiveInt
     intermediate_size: PositiveInt
     max_position_embeddings: PositiveInt

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.config.base import Config, FieldError
+from seq2attn.config.base import Config, FieldError, NumLayers
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding
@@ -28,7 +28,7 @@ class ConvolutionalConfig(Config):
     kind: Literal["convolutional"]
     dim: PositiveInt = 512
     """Width of the convolutions; the output has the width of the embeddings."""
-    layers: PositiveInt = 6
+    layers: NumLayers = 6
     """Number of layers."""
     kernel_size: PositiveInt = 3
     """Width of the convolution in tokens."""

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2attn.config.base import Config, FieldError
+from seq2attn.config.base import Config, FieldError, NumLayers
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout
@@ -70,7 +70,7 @@ class RecurrentEncoderConfig(Config):
     kind: Literal["gru", "lstm"]
     dim: PositiveInt = 512
     """Width of the output; two directions have half of it each."""
-    layers: PositiveInt = 1
+    layers: NumLayers = 1
     """Number of layers."""
     bidirectional: bool = True
     """Encode the source in both directions."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seq2attn.attention.attention import Attention
 from seq2attn.attention.relative_positions import RelativePositionBias, RelativePositionScore, RotaryScore
 from seq2attn.attention.scores import MultiHeadScore, check_kv_heads
-from seq2attn.config.base import Config, FieldError, Rule
+from seq2attn.config.base import Config, FieldError, NumLayers, Rule
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import (
@@ -77,7 +77,7 @@ class TransformerLayersConfig(Config):
     rules: ClassVar[Sequence[Rule]] = (check_position_options,)
 
     kind: str
-    layers: PositiveInt = 6
+    layers: NumLayers = 6
     """Number of layers."""
     bias: bool = True
     """Biases of the linear layers; cross-attention has its own option, and gated feed-forward layers have none."""

@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
 import seq2attn
 from seq2attn.data.inspection import DataReport
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.agreement import AgreementReport
 from seq2attn.engines.source_limit import max_source_length
-from seq2attn.errors import RunError
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.files import read_object
+from seq2attn.io.files import read_object, validate
 from seq2attn.io.tables import format_table
 from seq2attn.models.build import build_on_meta_device, count_parameters
 from seq2attn.run_directory import RunDirectory
@@ -118,11 +117,8 @@ def _scores(run: RunDirectory) -> str:
     origin = run.weights_origin()
     for path in sorted((run.folder / "evaluation").glob("*.json")):
         hint = "remove it, or evaluate again"
-        try:
-            report = EvaluationRecord.model_validate(read_object(path, hint))
-        except ValidationError as error:
-            key = ".".join(map(str, error.errors()[0]["loc"]))
-            raise RunError(f"{path}: is not a report of `evaluate`, or is corrupt (at `{key}`); {hint}") from None
+        problem = "is not a report of `evaluate`, or is corrupt"
+        report = validate(TypeAdapter(EvaluationRecord), read_object(path, hint), path, problem, hint)
         if report.model == origin:
             where = f"on `{report.set}` ({report.sentences:,} sentences, {report.engine})"
             lines += [f"- {one.name} {one.value:.2f} {where}: `{one.signature}`" for one in report.scores]

@@ -25,7 +25,7 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.glossary import TermCounts
 from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.translator import Translator
-from seq2attn.io.files import read_object, write_bytes, write_json
+from seq2attn.io.files import read_bytes, read_object, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
@@ -212,7 +212,8 @@ def read_translations(
     fix = f"make them: {shlex.join(['seq2attn', 'evaluate', *arguments])}"
     if not report.is_file() or not path.is_file():
         raise RunError(f"{run.folder}: has no translations of `{test.name}`; {fix}")
-    lines = path.read_bytes().decode(errors="replace").removesuffix("\n").split("\n")  # a first U+FEFF is text
+    text = read_bytes(path, fix, path.stat().st_size)
+    lines = text.decode(errors="replace").removesuffix("\n").split("\n")  # a first U+FEFF is text
     content = read_object(report, fix)
     expected = {"source": test.digests.source, "references": list(test.digests.references)}
     if content.get("digests") != {**expected, "translations": text_digest(lines)}:

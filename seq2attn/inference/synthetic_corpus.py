@@ -28,16 +28,18 @@ from tqdm import tqdm
 from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.readers import PlainTextConfig, check_regular
-from seq2attn.errors import DataError, RunError, UserError
+from seq2attn.errors import DataError, UserError
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import (
     FORMAT_VERSION,
     TEMPORARY,
+    parse_json,
     read_object,
     remove_temporary,
     text_output,
+    validate,
     write_bytes,
     write_json,
 )
@@ -225,8 +227,6 @@ class SyntheticCorpus:
             if not path.exists():
                 return
             for number, record in enumerate(read_lines(path), start=1):
-                try:
-                    yield _PAIR.validate_json(record)
-                except ValueError:
-                    message = "is not a pair with its log-probability; remove the file and start again"
-                    raise RunError(f"{path}:{number}: {message}") from None
+                place, fix = f"{path}:{number}", "remove the file and start again"
+                pair = parse_json(record, place, fix)
+                yield validate(_PAIR, pair, place, "is not a pair with its log-probability", fix)

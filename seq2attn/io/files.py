@@ -23,7 +23,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 import seq2attn
 from seq2attn.errors import RunError, UserError
@@ -31,6 +33,8 @@ from seq2attn.io.lock import check_locks
 
 MAX_FILE_BYTES = 2**25
 """Maximum size of a file that is read into memory: a vocabulary of a million words has half of it."""
+MAX_JSON_BYTES, MAX_JSON_VALUES = 2**20, 2**21
+"""Maximum size of a JSON file other than a vocabulary, and number of values in any: one takes up to 100 bytes."""
 STANDARD_STREAM = Path("-")
 """The path that means standard input or output on the command line."""
 FORMAT_VERSION = 1
@@ -43,6 +47,7 @@ FILE_HINT = "take the file that belongs to the model"
 """The advice in errors about a file of a pretrained model."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, whose errors name no file."""
+T = TypeVar("T")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -212,40 +217,79 @@ def open_regular(path: Path) -> BufferedReader:
         raise
 
 
-def read_bytes(path: Path, fix: str) -> bytes:
+def read_bytes(path: Path, fix: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The content of a file of a run or of a pretrained model; `fix` is the advice in error messages.
 
-    Raises: RunError, also if it is not a regular file or larger than MAX_FILE_BYTES.
+    Raises: RunError, also if it is not a regular file or larger than `max_bytes`.
     """
     try:
         with open_regular(path) as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+            content = file.read(max_bytes + 1)
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror}); {fix}") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise RunError(f"{path}: has more than the {MAX_FILE_BYTES:,} bytes that such a file may have; {fix}")
+    if len(content) > max_bytes:
+        raise RunError(f"{path}: has more than the {max_bytes:,} bytes that such a file may have; {fix}")
     return content
 
 
-def read_object(path: Path, fix: str) -> dict[str, Any]:
-    """The JSON object in a file of a run or of a pretrained model.
+def read_object(path: Path, fix: str, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """The JSON object in a file of a run or of a pretrained model. `max_bytes`: MAX_FILE_BYTES for a vocabulary.
 
     Raises: RunError, also if it is not a JSON object.
     """
-    content = parse_json(read_bytes(path, fix), path, fix)
+    return parse_object(read_bytes(path, fix, max_bytes), path, fix)
+
+
+def read_objects(path: Path, fix: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in the lines of a log, without a last line that was not completed, as after a power failure.
+
+    Raises: RunError for a file that is not regular, or with another line.
+    """
+    number = 0
+    try:
+        with open_regular(path) as file:
+            while (line := file.readline(MAX_JSON_BYTES)).endswith(b"\n"):
+                number += 1
+                yield parse_object(line, f"{path}:{number}", fix)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror}); {fix}") from None
+    if len(line) == MAX_JSON_BYTES:
+        raise RunError(f"{path}:{number + 1}: has more than the {len(line):,} bytes that a line may have; {fix}")
+
+
+def parse_object(text: bytes | str, place: Path | str, fix: str) -> dict[str, Any]:
+    """The JSON object in text from `place`. Raises: RunError for other text."""
+    content = parse_json(text, place, fix)
     if not isinstance(content, dict):
-        raise RunError(f"{path}: expected a JSON object, found a {type(content).__name__}; {fix}")
+        raise RunError(f"{place}: expected a JSON object, found a {type(content).__name__}; {fix}")
     return content
 
 
-def parse_json(text: bytes | str, path: Path, fix: str) -> Any:
-    """The value of JSON text from `path`. Raises: RunError if it is not JSON, or nested too deep."""
+def parse_json(text: bytes | str, place: Path | str, fix: str) -> Any:
+    """The value of JSON text from `place`. Raises: RunError if it is not JSON, nested too deep, or has many values."""
+    check_num_values(text, place, fix)
     try:
         return json.loads(text)
     except ValueError as error:
-        raise RunError(f"{path}: is not JSON ({error}); {fix}") from None
+        raise RunError(f"{place}: is not JSON ({error}); {fix}") from None
     except RecursionError:
-        raise RunError(f"{path}: is nested too deep; {fix}") from None
+        raise RunError(f"{place}: is nested too deep; {fix}") from None
+
+
+def check_num_values(text: bytes | str, place: Path | str, fix: str) -> None:
+    """Raises RunError for JSON or YAML with too many values, which takes many times its size as memory."""
+    marks = map(text.count, b"[{,:") if isinstance(text, bytes) else map(text.count, "[{,:")
+    if sum(marks) > MAX_JSON_VALUES:
+        raise RunError(f"{place}: has more than the {MAX_JSON_VALUES:,} values that such a file may have; {fix}")
+
+
+def validate(adapter: TypeAdapter[T], content: Any, place: Path | str, problem: str, fix: str) -> T:
+    """Content of `place` as a type. Raises: RunError with the `problem`, such as "is no report", and the first key."""
+    try:
+        return adapter.validate_python(content)
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        raise RunError(f"{place}: {problem} (at `{key}`); {fix}") from None
 
 
 def check_format(content: Mapping[str, Any], path: Path, fix: str) -> None:

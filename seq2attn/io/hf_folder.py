@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import safetensors
 from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
-from seq2attn.errors import DataError
-from seq2attn.io.files import FILE_HINT, open_regular, read_object
-from seq2attn.io.weights import TensorSpec, load_tensors
+from seq2attn.errors import DataError, RunError
+from seq2attn.io.files import FILE_HINT, read_object
+from seq2attn.io.weights import TensorSpec, load_tensors, read_tensor_specs
 
 CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLE_FILE = "pytorch_model.bin"
@@ -50,18 +49,13 @@ def read_hf_specs(folder: Path) -> dict[str, TensorSpec]:
     """Dtypes and shapes of the weights, from the headers of their files. Raises UserError when they cannot be read."""
     specs: dict[str, TensorSpec] = {}
     for file in _weight_files(folder):
+        if not file.exists():
+            raise DataError(f"{folder} has no {file.name}, which {INDEX_FILE} names")
         try:
-            open_regular(file).close()
-            with safetensors.safe_open(file, "np") as weights:
-                for name in weights.keys():  # noqa: SIM118  # it is no mapping
-                    part = weights.get_slice(name)
-                    specs[name] = TensorSpec(part.get_dtype(), tuple(part.get_shape()))
-        except FileNotFoundError:
-            raise DataError(f"{folder} has no {file.name}, which {INDEX_FILE} names") from None
-        except (safetensors.SafetensorError, OSError) as error:
-            size = file.stat().st_size
-            message = f"{file} ({size:,} bytes) is not a complete safetensors file ({error}); download it again"
-            raise DataError(message) from None
+            specs |= read_tensor_specs(file)
+        except RunError as error:
+            message = f"{file} ({file.stat().st_size:,} bytes) is not a complete safetensors file"
+            raise DataError(f"{message}: download it again. {error}") from None
     return specs
 
 

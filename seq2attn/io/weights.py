@@ -1,8 +1,9 @@
 """Weights of a model in a safetensors file; tied weights are stored once.
 
-The file may be untrusted. Its header is read first: names, shapes and dtypes must be those of the model, which is then
-as large as the file, before memory is allocated for either. The safetensors library checks that the header is valid:
-its length, offsets that neither overlap nor leave the file, and shapes that fill them.
+The file may be untrusted. The length of its header and the number of its values are limited before it is parsed, which
+takes many times its size. Then names, shapes and dtypes must be those of the model, which is as large as the file,
+before memory is allocated for either. The safetensors library checks that the header is valid: its length, offsets that
+neither overlap nor leave the file, and shapes that fill them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.errors import CorruptFileError, RunError
-from seq2attn.io.files import parse_json
+from seq2attn.io.arrays import MAX_ARRAYS
+from seq2attn.io.files import check_num_values, open_regular, parse_object
 
 METADATA_KEY = "seq2attn"
 """The key of the file's metadata. One, since safetensors writes several in random order."""
 WEIGHTS_HINT = "take another checkpoint"
+MAX_HEADER_BYTES = 10**8
+"""Maximum size of a header, that of the library: it has the vocabularies of both sides."""
 SAFETENSORS_DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -120,16 +124,14 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """
     with open_tensors(path) as file:
         text = (file.metadata() or {}).get(METADATA_KEY, "{}")
-    metadata = parse_json(text, path, WEIGHTS_HINT)
-    if not isinstance(metadata, dict):
-        raise CorruptFileError(f"{path}: its metadata are no JSON object; {WEIGHTS_HINT}")
-    return metadata
+    return parse_object(text, path, WEIGHTS_HINT)
 
 
 @contextmanager
 def open_tensors(path: Path) -> Iterator[Any]:
     """An open safetensors file. Raises: RunError when it is missing or corrupt."""
     try:
+        _check_header(path)
         with safetensors.safe_open(path, "pt") as file:
             yield file
     except FileNotFoundError:
@@ -138,6 +140,18 @@ def open_tensors(path: Path) -> Iterator[Any]:
         ) from None
     except (safetensors.SafetensorError, OSError) as error:
         raise CorruptFileError(f"{path}: the weights cannot be read ({error}); {WEIGHTS_HINT}") from None
+
+
+def _check_header(path: Path) -> None:
+    """Raises CorruptFileError for a header that would take much memory, OSError for a file that is not regular."""
+    with open_regular(path) as file:
+        header = file.read(min(int.from_bytes(file.read(8), "little"), MAX_HEADER_BYTES))
+    try:
+        check_num_values(header, path, WEIGHTS_HINT)
+    except RunError as error:
+        raise CorruptFileError(str(error)) from None
+    if header.count(b"{") > MAX_ARRAYS:  # also in tokens of the vocabularies, of which few have one
+        raise CorruptFileError(f"{path}: has more than {MAX_ARRAYS:,} tensors; {WEIGHTS_HINT}")
 
 
 def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:

@@ -9,15 +9,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from seq2attn.config.base import NumLayers
 from seq2attn.errors import DataError
-from seq2attn.io.files import FILE_HINT, read_object
+from seq2attn.io.files import FILE_HINT, MAX_FILE_BYTES, read_object
 from seq2attn.pretrained.family import (
     HF_TOKENIZER_FILE,
     OUR_START,
     Architecture,
     Family,
     ImportOptions,
-    NumLayers,
+    NumPositions,
     Size,
 )
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
@@ -72,7 +73,7 @@ class BartArchitecture(Architecture):
     decoder_attention_heads: Size
     encoder_ffn_dim: Size
     decoder_ffn_dim: Size
-    max_position_embeddings: Size = 1024
+    max_position_embeddings: NumPositions = 1024
     activation_function: Literal["swish", "silu", "relu", "gelu"] = "gelu"
     scale_embedding: bool = False
     dropout: float = Field(0.0, ge=0, lt=1)  # not the default of `transformers`, which few models were trained with
@@ -161,7 +162,7 @@ class Bart(BartFamily):
 
     def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
         """A file and its id of each token, for both sides."""
-        content = read_object(self.file, FILE_HINT)
+        content = read_object(self.file, FILE_HINT, MAX_FILE_BYTES)
         try:
             added = {entry["content"]: int(entry["id"]) for entry in content["added_tokens"]}
             ids = {**content["model"]["vocab"], **added}

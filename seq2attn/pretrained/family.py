@@ -21,7 +21,7 @@ from torch import Tensor
 
 from seq2attn.config.base import Config
 from seq2attn.errors import DataError, UserError
-from seq2attn.io.files import FILE_HINT, open_regular, read_object
+from seq2attn.io.files import FILE_HINT, MAX_FILE_BYTES, MAX_JSON_BYTES, open_regular, read_object
 from seq2attn.io.hf_folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, WEIGHTS_FILE, validate_fields
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
@@ -34,8 +34,8 @@ HF_TOKENIZER_FILE = "tokenizer.json"
 OUR_START = "<bos>"
 """Our name of their `<s>` where it is not the first token of a translation."""
 Positions = Literal["tensor2tensor", "transformers"]
-NumLayers = Annotated[int, Field(gt=0, le=1000)]
-"""Number of layers; the model of a corrupt number would be built for hours."""
+NumPositions = Annotated[int, Field(gt=0, le=2**16)]
+"""Number of positions, for which a table may be computed."""
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 """Number of rows or columns, which PyTorch can hold."""
 KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")
@@ -134,15 +134,15 @@ class Family(ABC):
         self.generation = validate_fields(Generation, self.read_optional(file.name), file)
         self.tokenizer_settings = self.read_optional(TOKENIZER_FILE)
 
-    def read_optional(self, name: str) -> dict[str, Any]:
+    def read_optional(self, name: str, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
         """The JSON object in a file of the folder; empty without the file. Raises RunError."""
-        return read_object(self.folder / name, FILE_HINT) if (self.folder / name).is_file() else {}
+        return read_object(self.folder / name, FILE_HINT, max_bytes) if (self.folder / name).is_file() else {}
 
     @cached_property
     def added_tokens(self) -> dict[str, tuple[int, bool]]:
         """Tokens beside the pieces, by two files of the tokenizer: id, and whether it is special. Raises UserError."""
         try:
-            entries = [*self.read_optional(HF_TOKENIZER_FILE).get("added_tokens", [])]
+            entries = [*self.read_optional(HF_TOKENIZER_FILE, MAX_FILE_BYTES).get("added_tokens", [])]
             decoder = self.tokenizer_settings.get("added_tokens_decoder", {})
             entries += [{"id": id, **one} for id, one in decoder.items()]
             return {str(one["content"]): (int(one["id"]), one.get("special") is not False) for one in entries}

@@ -80,6 +80,18 @@ class Tables:
         return {self.names.source: (self.source_size, self.dim), **tables, self.names.bias: (1, self.target_size)}
 
 
+def check_tables(folder: Path, weights: Path, tables: Tables) -> None:
+    """Comparison of the headers with the tables that config.json claims, before others are computed by its numbers.
+
+    Raises: DataError for a table that is missing or of another shape.
+    """
+    specs = read_hf_specs(weights)
+    for names in tables.groups.values():
+        if not any(name in specs for name in names):
+            raise DataError(f"{folder}: its weights lack `{names[0]}`")
+    _check_shapes(folder, specs, tables.shapes())
+
+
 def read_tensors(
     folder: Path, weights: Path, model: nn.Module, tables: Tables, computed: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
@@ -95,9 +107,6 @@ def read_tensors(
     layers = {tables.names.layer(name): shape for name, shape in parameters.items() if "coder." in name}
     for name in tables.names.learned:
         layers[name] = layers[name][0] + tables.names.first_position, *layers[name][1:]
-    for names in tables.groups.values():
-        if not any(name in specs for name in names):
-            raise DataError(f"{folder}: its weights lack `{names[0]}`")
     _check_specs(folder, specs, layers, tables, computed)
     tensors = {**computed} | {name: tensor.float() for name, tensor in read_hf_tensors(weights).items()}
     for name, tensor in tensors.items():
@@ -130,11 +139,16 @@ def _check_specs(
             continue
         if name not in known:
             raise DataError(f"{folder}: its weights have `{name}`, which is not of this architecture")
-        if spec.shape != known[name]:
-            expected = TensorSpec(spec.dtype, known[name])
-            raise DataError(f"{folder}: `{name}` is {spec}, and {expected} by config.json")
         if spec.dtype not in FLOAT_DTYPES:
             raise DataError(f"{folder}: `{name}` is of {spec.dtype}, expected one of {', '.join(FLOAT_DTYPES)}")
+    _check_shapes(folder, specs, known)
+
+
+def _check_shapes(folder: Path, specs: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    for name, spec in specs.items():
+        if name in shapes and spec.shape != shapes[name]:
+            expected = TensorSpec(spec.dtype, shapes[name])
+            raise DataError(f"{folder}: `{name}` is {spec}, and {expected} by config.json")
 
 
 def convert_weights(

@@ -15,15 +15,15 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import safetensors.torch
-import yaml
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from seq2attn.config.base import Config
+from seq2attn.config.base import Config, NumLayers
+from seq2attn.config.yaml_reader import parse_yaml
 from seq2attn.errors import DataError
 from seq2attn.io.files import FILE_HINT, read_bytes
 from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
-from seq2attn.pretrained.family import Generation, ImportOptions, NumLayers, Size
+from seq2attn.pretrained.family import Generation, ImportOptions, Size
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
 from seq2attn.pretrained.marian_weights import read_marian_weights, to_hf_tensors
 from seq2attn.tokenizers.sentencepiece_model import load_processor, read_model_pieces, read_pieces
@@ -83,13 +83,7 @@ class MarianFiles(Marian):
     def __init__(self, file: Path) -> None:
         """The model of a decoder's config. Raises UserError with the file and the key that cannot be used."""
         self.folder, self.tokenizer_settings = file.parent, {}
-        try:
-            content = yaml.safe_load(read_bytes(file, FILE_HINT))
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            reason = " ".join(str(error).split())
-            raise DataError(f"{file}: cannot be read ({reason})") from None
-        if not isinstance(content, dict):
-            raise DataError(f"{file}: has no keys")
+        content = parse_yaml(read_bytes(file, FILE_HINT), file)
         decoding = validate_fields(MarianDecoding, _with_underscores(content), file)
         self.vocabularies = tuple(self.folder / Path(name).name for name in decoding.vocabs)
         self.generation = Generation(

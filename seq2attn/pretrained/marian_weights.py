@@ -10,21 +10,23 @@ import math
 import re
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
-from io import BufferedReader
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seq2attn.config.yaml_reader import parse_yaml
 from seq2attn.errors import DataError
+from seq2attn.io.arrays import MAX_ARRAYS, read_archive
 from seq2attn.io.files import open_regular
 from seq2attn.pretrained.bart import BART_NAMES
 
+ArrayReader: TypeAlias = Callable[[], NDArray[Any]]
 OPTIONS = "special:model.yml"
 ACTIVATION_SCALE = "_QuantMultA"
 HEADER = struct.Struct("<4Q")  # length of the name, type, number of dimensions, bytes of data
@@ -55,14 +57,16 @@ PROJECTIONS = {
 """Layers and letters of Marian, and names of Hugging Face; SSRUs, which it does not have, are named as here."""
 
 
-def read_marian_weights(file: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Options of the training, and arrays by name. Raises DataError for a file that is none of Marian's."""
+def read_marian_weights(file: Path) -> tuple[dict[str, Any], dict[str, ArrayReader]]:
+    """Options of the training, and a function that reads each array, by name.
+
+    Raises: UserError for a file that is none of Marian's.
+    """
     try:
         with open_regular(file) as stream:
-            arrays = dict(_read_npz(stream) if file.suffix == ".npz" else _read_bin(stream.read()))
-        options = yaml.safe_load(arrays.pop(OPTIONS).tobytes().rstrip(b"\0"))
-        if not isinstance(options, dict):
-            raise ValueError("its options are no mapping")
+            data = stream.read()
+        arrays = dict(_open_npz(data) if file.suffix == ".npz" else _open_bin(data))
+        options = arrays.pop(OPTIONS)().tobytes().rstrip(b"\0")
     except FileNotFoundError:
         raise DataError(f"{file}: there is no such file") from None
     except (
@@ -72,29 +76,23 @@ def read_marian_weights(file: Path) -> tuple[dict[str, Any], dict[str, NDArray[A
         EOFError,
         MemoryError,
         OverflowError,
-        RecursionError,
         struct.error,
         zipfile.BadZipFile,
-        yaml.YAMLError,
     ) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{file}: is not a complete model of Marian ({reason})") from None
-    return options, arrays
+    return parse_yaml(options, file), arrays
 
 
-def _read_npz(stream: BufferedReader) -> Iterator[tuple[str, NDArray[Any]]]:
-    with zipfile.ZipFile(stream) as archive:
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-            raise ValueError("it is compressed, as Marian's files are not")
-    stream.seek(0)
-    with np.load(stream, allow_pickle=False) as arrays:
-        yield from arrays.items()
+def _open_npz(data: bytes) -> Iterator[tuple[str, ArrayReader]]:
+    yield from ((name, partial(np.asarray, array)) for name, array in read_archive(data).items())
 
 
-def _read_bin(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
+def _open_bin(data: bytes) -> Iterator[tuple[str, ArrayReader]]:
+    """A function that reads each array. Raises ValueError for one that is larger than its part of the file."""
     version, count = struct.unpack_from("<2Q", data)
-    if version != 1:
-        raise ValueError(f"version {version}, expected 1")
+    if version != 1 or count > MAX_ARRAYS:
+        raise ValueError(f"version {version}, expected 1, with {count} arrays")
     headers = [HEADER.unpack_from(data, 16 + number * HEADER.size) for number in range(count)]
     position = 16 + count * HEADER.size
     names, shapes = list[str](), list[tuple[int, ...]]()
@@ -108,8 +106,10 @@ def _read_bin(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
     for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
         if min(shape) < 1 or kind not in DTYPES:
             raise ValueError(f"`{name}` has the shape {shape} and the type {kind:#x}")
+        if size < math.prod(shape) * np.dtype(DTYPES[kind]).itemsize or position + size > len(data):
+            raise ValueError(f"`{name}` has the shape {shape} in {size:,} bytes")
         if not name.endswith(ACTIVATION_SCALE):
-            yield name, _array(data, position, name, shape, kind)
+            yield name, partial(_array, data, position, name, shape, kind)
         position += size
 
 
@@ -122,10 +122,11 @@ def _array(data: bytes, position: int, name: str, shape: tuple[int, ...], kind: 
     return scaled.reshape(shape) if name.endswith("Wemb") else scaled.reshape(shape[::-1]).T
 
 
-def to_hf_tensors(arrays: Mapping[str, NDArray[Any]], size: int) -> dict[str, Tensor]:
+def to_hf_tensors(arrays: Mapping[str, ArrayReader], size: int) -> dict[str, Tensor]:
     """Float32 tensors with the names of Hugging Face; tables of embeddings get rows of zeros up to `size`."""
     tensors = {}
-    for name, array in arrays.items():
+    for name, read in arrays.items():
+        array = read()
         rows = size - (array.shape[-1] if name == "decoder_ff_logit_out_b" else array.shape[0])
         if re.search("_W[qkvo12f]?$", name):
             array, rows = array.T, size - array.shape[-1]

@@ -13,17 +13,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from seq2attn.config.base import Config
-from seq2attn.config.plugin import plugin_modules
+from seq2attn.config.load import load_json
+from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.fingerprint import file_digest, fingerprint, text_options
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.encoders.bert import BertEncoderConfig
-from seq2attn.errors import RunError
+from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import TestSetResult
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, write_json
+from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, validate, write_json
 from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 
@@ -83,10 +84,7 @@ def read_record(folder: Path) -> RunRecord | None:
     content = read_object(path, SWEEP_HINT)
     check_format(content, path, SWEEP_HINT)
     del content["format"]
-    try:
-        return _RECORD.validate_python(content)
-    except ValueError as error:
-        raise RunError(f"{path}: is not valid ({error}); {SWEEP_HINT}") from None
+    return validate(_RECORD, content, path, "is not valid", SWEEP_HINT)
 
 
 def read_records(plan: SweepPlan) -> Records:
@@ -109,8 +107,9 @@ def write_trial(run: TrialRun, fingerprint: Mapping[str, Any]) -> None:
 
 
 def read_trial(folder: Path) -> ExperimentConfig:
-    """The experiment to train in `folder`."""
-    return ExperimentConfig.model_validate(read_object(folder / TRIAL_FILE, SWEEP_HINT)["config"])
+    """The experiment to train in `folder`. Raises ConfigError, also for code of modules that are not allowed."""
+    path = folder / TRIAL_FILE
+    return load_json(read_object(path, SWEEP_HINT).get("config"), path, ExperimentConfig)
 
 
 def changed_parts(run: TrialRun, fingerprint: Mapping[str, Any]) -> list[str]:
@@ -118,17 +117,18 @@ def changed_parts(run: TrialRun, fingerprint: Mapping[str, Any]) -> list[str]:
     path = run.folder / TRIAL_FILE
     if not path.is_file():
         return []
-    before = read_object(path, SWEEP_HINT).get("fingerprint", {})
-    return [part for part in fingerprint if fingerprint[part] != before.get(part)]
+    before = read_object(path, SWEEP_HINT).get("fingerprint")
+    return [part for part in fingerprint if not isinstance(before, dict) or fingerprint[part] != before.get(part)]
 
 
 def changed_options(run: TrialRun) -> list[str]:
     """The parts whose options differ from those in `trial.json`; no file of the text is read."""
     if not (run.folder / TRIAL_FILE).is_file():
         return []
+    allow_code(plugin_modules(run.experiment))  # of the user's own config
     try:
         trained = read_trial(run.folder)
-    except ValidationError:  # of another version of seq2attn
+    except ConfigError:  # of another version of seq2attn, or with other code
         return ["config"]
     before, after = (
         text_options((*one.data.train, one.data.dev), one.data.filters, one.tokenizer)

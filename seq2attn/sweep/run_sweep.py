@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.prepare import PREPARED, prepare
 from seq2attn.data.train_tokenizers import Log
 from seq2attn.errors import RunError
@@ -234,10 +235,10 @@ def _start(run: TrialRun, jobs: int, lock: int, gpu: str | None) -> subprocess.P
     """Start a process in a new session, without Ctrl-C, and with one GPU if there is any."""
     check_locks(run.folder)
     devices = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
-    command = [sys.executable, "-m", "seq2attn.sweep.worker", str(run.folder), str(jobs), str(lock)]
+    arguments = [str(run.folder), str(jobs), str(lock), *plugin_modules(run.experiment)]
     with (run.folder / SWEEP_LOG).open("wb") as log:
         return subprocess.Popen(
-            command,
+            [sys.executable, "-m", "seq2attn.sweep.worker", *arguments],
             stdin=subprocess.PIPE,  # closed when this process ends, which ends the worker
             stdout=log,
             stderr=subprocess.STDOUT,

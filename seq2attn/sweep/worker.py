@@ -1,7 +1,8 @@
-"""Process of one training: `python -m seq2attn.sweep.worker RUN_DIR JOBS LOCK`.
+"""Process of one training: `python -m seq2attn.sweep.worker RUN_DIR JOBS LOCK [MODULE...]`.
 
-It trains and evaluates `RUN_DIR/trial.json`; LOCK is the descriptor of the lock of the sweep. Its standard input is a
-pipe from the sweep: when that closes, the worker saves a checkpoint and ends.
+It trains and evaluates `RUN_DIR/trial.json`, with plug-ins from the modules that the sweep's own config names; LOCK is
+the descriptor of the lock of the sweep. Its standard input is a pipe from the sweep: when that closes, the worker saves
+a checkpoint and ends.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from seq2attn.config.plugin import allow_code
 from seq2attn.errors import TrainingInterrupted, UserError
 from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, read_sets, write_reports
 from seq2attn.inference.translator import Translator
@@ -33,6 +35,7 @@ TERMINATE_GRACE_SECONDS = 10.0
 def main() -> int:
     """Train and evaluate; return the exit code."""
     folder, jobs, lock = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    allow_code(sys.argv[4:])
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     try:
         hold_lock(folder.parents[2] / SWEEP_LOCK, lock)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from seq2attn.config.base import Config, FieldError, RunPath, run_path
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
-from seq2attn.io.files import read_bytes, read_object
+from seq2attn.io.files import MAX_FILE_BYTES, read_bytes, read_object, validate
 from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer
 from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokenizerConfig
 from seq2attn.tokenizers.right_to_left import with_direction
@@ -76,7 +76,7 @@ def _read_sides(run: Path) -> dict[str, Any]:
         source, target = (
             (
                 read_object(run / side / TOKENIZER_FILE, hint).get("config"),
-                read_object(run / side / VOCABULARY_FILE, hint),
+                read_object(run / side / VOCABULARY_FILE, hint, MAX_FILE_BYTES),
             )
             for side in ("source", "target")
         )
@@ -149,12 +149,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     Raises: RunError when a file is missing or the files do not belong together.
     """
     header = read_object(folder / TOKENIZER_FILE, TOKENIZER_HINT)
-    try:
-        config = _CONFIG.validate_python(header.get("config"))
-    except ValidationError:
-        raise RunError(
-            f"{folder / TOKENIZER_FILE}: describes no tokenizer known to this version; {TOKENIZER_HINT}"
-        ) from None
+    problem = "describes no tokenizer known to this version"
+    config = validate(_CONFIG, header.get("config"), folder / TOKENIZER_FILE, problem, TOKENIZER_HINT)
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE)
     tokenizer: Tokenizer
     match config:

@@ -15,13 +15,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, model_validator
 
 from seq2attn.config.base import Config, FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
+from seq2attn.config.yaml_reader import read_ids
 from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.io.files import FILE_HINT, read_bytes, read_object, sha256_json, sha256_of
+from seq2attn.io.files import FILE_HINT, parse_object, read_bytes, sha256_json, sha256_of
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace
 from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
@@ -119,7 +119,8 @@ def read_pieces(path: Path) -> dict[str, int]:
 
     Raises: UserError for a corrupt file, and unless the ids are 0, 1, 2 and so on, each once.
     """
-    ids = _read_yaml_ids(path) if path.suffix == ".yml" else read_object(path, FILE_HINT)
+    raw = read_bytes(path, FILE_HINT)
+    ids = read_ids(raw, path, FILE_HINT) if path.suffix == ".yml" else parse_object(raw, path, FILE_HINT)
     for piece, id in ids.items():
         if type(id) is not int:
             raise DataError(f"{path}: the id of `{piece}` is {id!r}, no number; {FILE_HINT}")
@@ -134,16 +135,6 @@ def find_languages(tokens: Iterable[str]) -> dict[str, str]:
     """The tag of each language that has one among the tokens."""
     matches = map(_LANGUAGE_TAG.fullmatch, tokens)
     return {match[match.lastindex or 0]: match[0] for match in matches if match}
-
-
-def _read_yaml_ids(path: Path) -> dict[str, Any]:
-    """The ids in a YAML file, where a piece such as `no` is a string. Raises RunError."""
-    try:
-        root: Any = yaml.compose(read_bytes(path, FILE_HINT), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return {piece.value: int(id.value) for piece, id in root.value}
-    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise RunError(f"{path}: is not a vocabulary of Marian ({reason}); {FILE_HINT}") from None
 
 
 class SentencePieceTokenizer(Tokenizer):

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from seq2attn.errors import RunError
-from seq2attn.io.files import read_object, write_json
+from seq2attn.io.files import MAX_FILE_BYTES, read_object, write_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 CONTROL_IDS = (PAD, BOS, EOS)
@@ -94,7 +94,7 @@ class Vocabulary:
 
         Raises: RunError when the file is missing or is not a vocabulary.
         """
-        tokens = read_object(path, TOKENIZER_HINT).get("tokens")
+        tokens = read_object(path, TOKENIZER_HINT, MAX_FILE_BYTES).get("tokens")
         if not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
             raise RunError(f"{path}: has no list of tokens; {TOKENIZER_HINT}")
         try:

@@ -22,7 +22,7 @@ from pydantic import model_validator
 from seq2attn.config.base import Config, FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import read_object, sha256_json, sha256_of, write_json
+from seq2attn.io.files import MAX_FILE_BYTES, parse_json, read_object, sha256_json, sha256_of, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
@@ -134,7 +134,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def save(self, folder: Path) -> None:
         """Write the files that `load_tokenizer` reads."""
-        rules = json.loads(self._backend.to_str())
+        rules = parse_json(self._backend.to_str(), folder / WORDPIECE_FILE, TOKENIZER_HINT)
         write_json(folder / WORDPIECE_FILE, {"controls": self._special_tokens, "tokenizer": rules})
         super().save(folder)
 
@@ -143,7 +143,7 @@ def load_wordpiece(config: WordPieceTokenizerConfig, folder: Path) -> WordPieceT
     """The tokenizer that `WordPieceTokenizer.save` wrote. Raises RunError when its file is missing or corrupt."""
     from tokenizers import Tokenizer
 
-    content = read_object(folder / WORDPIECE_FILE, TOKENIZER_HINT)
+    content = read_object(folder / WORDPIECE_FILE, TOKENIZER_HINT, MAX_FILE_BYTES)
     try:
         backend = Tokenizer.from_str(json.dumps(content["tokenizer"], ensure_ascii=False))
         return WordPieceTokenizer(config, backend, content["controls"])

@@ -3,6 +3,8 @@
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from tests.unit.test_structure import FILES, PACKAGE, parse
 
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "runpy", "ctypes", "imp", "code"}
@@ -60,3 +62,74 @@ importlib.import_module(name)
 """
     for line in source.strip().split("\n"):
         assert [*unsafe_uses(ast.parse(line))], line
+
+
+READERS = {
+    *("json.load", "json.loads", "json.JSONDecoder", "tomllib.load", "ast.literal_eval", "zipfile.ZipFile"),
+    *("numpy.load", "numpy.fromfile", "numpy.memmap", "numpy.loadtxt", "numpy.genfromtxt", "torch.load"),
+    *("yaml.safe_load", "yaml.load", "yaml.safe_load_all", "yaml.compose", "yaml.compose_all", "yaml.parse"),
+    *("yaml.scan", "yaml.SafeLoader", "yaml.CSafeLoader", "yaml.BaseLoader", "yaml.CBaseLoader"),
+    *("safetensors.safe_open", "safetensors.deserialize", "safetensors.torch.load_file", "safetensors.torch.load"),
+    *("safetensors.numpy.load_file", "safetensors.numpy.load"),
+}
+READER_METHODS = {
+    *("model_validate", "model_validate_json", "validate_python", "validate_json", "validate_strings"),
+    *("read_text", "read_bytes"),
+}
+READERS_ALLOWED = {
+    ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
+    ("diagnostics/verify_resume.py", "read_text"),  # logs of its own trainings
+    ("pretrained/convert_pickle.py", "read_text"),  # of the system; it imports nothing from the package
+    ("pretrained/convert_pickle.py", "torch.load"),  # in a limited process
+    ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
+    ("reproduction/report.py", "read_bytes"),  # pictures that it made
+    ("sweep/run_sweep.py", "read_text"),  # the log of a training that it started
+    ("sweep/worker.py", "read_text"),  # of the system
+    ("tokenizers/train_sentencepiece.py", "json.loads"),  # its argument; it imports nothing from the package
+    ("visualization/html_page.py", "read_text"),  # files of the package
+}
+
+
+def readers(tree: ast.AST) -> Iterator[str]:
+    """Functions that read or validate files, by the names of their modules, whatever they are imported as."""
+    names = dict[str, str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            head, dot, rest = ast.unparse(node).partition(".")
+            yield from {names.get(head, head) + dot + rest} & READERS
+        if isinstance(node, ast.Attribute):
+            yield from {node.attr} & READER_METHODS
+
+
+def test_files_are_read_in_io_and_config_only():
+    """The readers there are limited, refuse what is no regular file, and name the file."""
+    files = {file.relative_to(PACKAGE): file for file in FILES}
+    outside = {path: file for path, file in files.items() if path.parts[0] not in ("io", "config")}
+    assert {(path.as_posix(), use) for path, file in outside.items() for use in readers(parse(file))} == READERS_ALLOWED
+
+
+@pytest.mark.parametrize(
+    "breach",
+    [
+        "import json\njson.loads(path.open().read())",
+        "import json as other\nother.load(file)",
+        "from json import loads as parse\nmap(parse, lines)",
+        "import numpy as np\nnp.load(path, allow_pickle=False)",
+        "from numpy import load\nload(path)",
+        "import yaml\nyaml.safe_load(text)",
+        "from yaml import safe_load\nsafe_load(text)",
+        "import yaml\nyaml.compose(text, Loader)",
+        "import safetensors\nsafetensors.safe_open(path, 'np')",
+        "from safetensors.torch import load_file\nload_file(path)",
+        "ExperimentConfig.model_validate(read_object(path, fix)['config'])",
+        "TypeAdapter(Record).validate_json(line)",
+        "path.read_text(encoding='utf-8')",
+    ],
+)
+def test_other_readers_are_detected(breach: str) -> None:
+    assert [*readers(ast.parse(breach))]

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.config.base import Config
+from seq2attn.config.base import Config, NumLayers
 from seq2attn.nn.initialization import init_gates, initialize_parameters, open_forget_gate
 from seq2attn.nn.layers import Dropout
 from seq2attn.nn.linear import Linear, is_grad_recording
@@ -27,7 +27,7 @@ class RecurrentDecoderBaseConfig(Config):
     """Type of the RNN cells."""
     dim: PositiveInt = 512
     """Width of the RNN and of the input of the output projection."""
-    layers: PositiveInt = 1
+    layers: NumLayers = 1
     """Number of layers."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout between layers and before the output projection."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from torch import Tensor
 
 from seq2attn.errors import RunError, UserError
+from seq2attn.io.files import read_objects
 from seq2attn.io.lock import lock_directory
-from seq2attn.io.text_lines import read_lines
 from seq2attn.io.weights import tensor_specs
 from seq2attn.models.build import check_vocabularies
 from seq2attn.nn.lora import merge_adapters
@@ -17,6 +16,8 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints, load_weights
 from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints, validated_checkpoints
 from seq2attn.training.metrics_logger import METRICS_FILE
+
+METRICS_HINT = "remove the file, and it is not checked that no checkpoint between was removed"
 
 
 def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
@@ -56,8 +57,8 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
 def _removed_between(run: RunDirectory, chosen: list[Checkpoint]) -> list[int]:
     """The validated updates from the first of the chosen checkpoints on whose checkpoints were removed."""
     path, updates = run.folder / METRICS_FILE, [checkpoint.train_state.update for checkpoint in chosen]
-    lines = map(json.loads, read_lines(path)) if path.is_file() else ()
-    validated = {line["update"] for line in lines if line["kind"] == "validation"}
+    lines = read_objects(path, METRICS_HINT) if path.exists() else ()
+    validated = {one["update"] for one in lines if one.get("kind") == "validation" and type(one.get("update")) is int}
     return sorted(update for update in validated.difference(updates) if updates[0] < update < updates[-1])
 
 

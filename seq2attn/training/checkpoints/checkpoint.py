@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from typing_extensions import TypedDict
 
 from seq2attn.errors import CorruptFileError, RunError
-from seq2attn.io.files import atomic_dir, atomic_path, read_object, sha256_json, write_json
+from seq2attn.io.files import atomic_dir, atomic_path, read_object, sha256_json, validate, write_json
 from seq2attn.io.weights import copy_weights, load_tensors, save_tensors, tensors_digest, unique_state_dict
 from seq2attn.models.build import Vocabularies, save_weights
 from seq2attn.training.train_state import TrainState
@@ -138,12 +138,10 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     try:
         content = read_object(path, CHECKPOINT_HINT)
         if content.pop("digest", None) != sha256_json(content):
-            raise ValueError("its digest differs")
-        return _CHECKPOINT.validate_python({**content, "folder": folder})
+            raise RunError(f"{path}: is corrupt (its digest differs); {CHECKPOINT_HINT}")
+        return validate(_CHECKPOINT, {**content, "folder": folder}, path, "is corrupt", CHECKPOINT_HINT)
     except RunError as error:
         raise CorruptFileError(str(error)) from None
-    except ValueError as error:
-        raise CorruptFileError(f"{path}: is corrupt ({error}); {CHECKPOINT_HINT}") from None
 
 
 def load_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:

@@ -112,7 +112,11 @@ def test_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
+        (
+            "{",
+            "is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1));"
+            " each line should be a JSON object",
+        ),
         ("[1]", "expected a JSON object, found a list"),
         ('"a"', "expected a JSON object, found a string"),
         ('{"source": "a", "b": 1}', 'has no key "target"; its keys are "source", "b"'),

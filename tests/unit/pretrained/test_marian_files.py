@@ -170,9 +170,9 @@ BAD: dict[str, tuple[Callable[[Path, Arrays], object], str]] = {
     "no weights": (lambda folder, _: (folder / "model.npz").unlink(), "model.npz: there is no such file"),
     "several": (lambda folder, _: shutil.copy(folder / "decoder.yml", folder / "config.yml"), "has several models"),
     "two models": (decoder(models=["a.npz", "b.npz"]), "decoder.yml: `models`: "),
-    "no mapping": (lambda folder, _: (folder / "decoder.yml").write_text("- a"), "decoder.yml: has no keys"),
+    "no mapping": (lambda folder, _: (folder / "decoder.yml").write_text("- a"), "decoder.yml: cannot be read (line 1"),
     "no YAML": (lambda folder, _: (folder / "decoder.yml").write_text("a: ["), "decoder.yml: cannot be read"),
-    "no date": (lambda folder, _: (folder / "decoder.yml").write_text("a: 2026-99-99"), "decoder.yml: cannot be read"),
+    "no date": (lambda folder, _: (folder / "decoder.yml").write_text("a: 2026-99-99"), "decoder.yml: `models`: Field"),
     "deep": (lambda folder, _: (folder / "decoder.yml").write_text("[" * 9999), "decoder.yml: cannot be read"),
     "penalty": (decoder(normalize=20), "decoder.yml: `normalize`: Input should be less than or equal to 10"),
     "large": (

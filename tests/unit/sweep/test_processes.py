@@ -5,11 +5,12 @@ import os
 import signal
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from seq2attn.config.base import Config
 from seq2attn.sweep.run_sweep import SWEEP_LOG, run_all
 from seq2attn.sweep.worker import _end_with_the_sweep
 
@@ -19,6 +20,7 @@ class Run:
     """The part of a TrialRun that processes need."""
 
     folder: Path
+    experiment: Config = field(default_factory=Config)
 
 
 @pytest.mark.parametrize(("gpus", "expected"), [("3,GPU-5", {"3": 2, "GPU-5": 2}), ("", {"": 4})], ids=str)
