@@ -80,30 +80,23 @@ class Tables:
         return {self.names.source: (self.source_size, self.dim), **tables, self.names.bias: (1, self.target_size)}
 
 
-def check_tables(folder: Path, weights: Path, tables: Tables) -> None:
-    """Comparison of the headers with the tables that config.json claims, before others are computed by its numbers.
-
-    Raises: DataError for a table that is missing or of another shape.
-    """
-    specs = read_hf_specs(weights)
-    for names in tables.groups.values():
-        if not any(name in specs for name in names):
-            raise DataError(f"{folder}: its weights lack `{names[0]}`")
-    _check_shapes(folder, specs, tables.shapes())
-
-
 def read_tensors(
-    folder: Path, weights: Path, model: nn.Module, tables: Tables, computed: Mapping[str, Tensor]
+    folder: Path, weights: Path, model: nn.Module, tables: Tables, compute: Callable[[], Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
     """The weights in the folder `weights`, in float32 and with their names there; `folder` is that of the model.
 
-    `model`, perhaps on the meta device, is ours. `computed` replace weights that the files lack. The headers are
-    compared with the model before anything is read.
+    `model`, perhaps on the meta device, is ours. `compute` gives weights that the files may lack. The headers
+    are compared with the model before anything is read, and their tables before anything is computed.
 
     Raises: DataError with the first weight that is missing, unknown, of another shape, or not finite.
     """
     specs = read_hf_specs(weights)
     parameters = {name: tuple(tensor.shape) for name, tensor in unique_state_dict(model).items()}
+    for names in tables.groups.values():
+        if not any(name in specs for name in names):
+            raise DataError(f"{folder}: its weights lack `{names[0]}`")
+    _check_shapes(folder, specs, tables.shapes())
+    computed = compute()
     layers = {tables.names.layer(name): shape for name, shape in parameters.items() if "coder." in name}
     for name in tables.names.learned:
         layers[name] = layers[name][0] + tables.names.first_position, *layers[name][1:]

@@ -22,7 +22,7 @@ from seq2attn.models import Seq2Seq, build_model
 from seq2attn.nn.initialization import SkipInit
 from seq2attn.pretrained.families import read_family
 from seq2attn.pretrained.family import Family, ImportOptions
-from seq2attn.pretrained.hf_weights import check_tables, convert_weights, read_tensors
+from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.peft_adapter import Adapter
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.run_directory import RunDirectory
@@ -69,8 +69,7 @@ def import_run(
     with SkipInit(), torch.device("meta"):
         empty = build_model(experiment.model, *sizes)
     with family.weights_folder(allow_pickle=allow_pickle) as weights_in:
-        check_tables(original_folder, weights_in, family.tables)
-        tensors = read_tensors(original_folder, weights_in, empty, family.tables, family.computed())
+        tensors = read_tensors(original_folder, weights_in, empty, family.tables, family.computed)
     if adapter is not None:
         tensors = adapter.merge(tensors, family.tables)
     family.check_positions(tensors)
