@@ -99,6 +99,13 @@ class RunDirectory:
             raise RunError(f"{self.weights_path}: has no record of the origin of its weights; {WEIGHTS_HINT}")
         return origin
 
+    def weights_digest(self) -> str | None:
+        """Digest of the weights for translation; None if they cannot be read, or are not of this package."""
+        try:
+            return read_metadata(self.weights_path).get("digest")
+        except RunError:
+            return None
+
     def weights_cover_checkpoint(self, checkpoint: str, metric: str) -> bool:
         """True if the weights for translation are valid, and come from this checkpoint or newer ones.
 

@@ -6,18 +6,26 @@ README.md        the model card, which the user may edit
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from seq2attn.config import plugin
 from seq2attn.engines.base import Engine, ExportTarget
 from seq2attn.engines.ctranslate2.target import CTranslate2Target
 from seq2attn.engines.model_card import MODEL_CARD_FILE
+from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.files import FORMAT_VERSION, check_format, check_not_working_dir, read_object, sha256_of, write_json
+from seq2attn.models import Seq2Seq
+from seq2attn.nn.device import resolve_device
+from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.base import Tokenizer
 
 MANIFEST_FILE = "manifest.json"
 
@@ -98,3 +106,40 @@ def load_exported_engine(run: RunDirectory, name: str, folder: Path | None, devi
     folder = folder or run.folder / target.name
     check_manifest(run, target, folder)
     return target.load(run, folder, device)
+
+
+@dataclass(frozen=True)
+class RunEngine:
+    """A run and the arguments that it is loaded with for translation, as `Translator.load` describes them."""
+
+    run: RunDirectory
+    digest: str | None  # of the weights
+    device: str
+    engine: str
+    export_dir: Path | None
+    precision: SearchPrecision
+    allow_code: tuple[str, ...]
+
+    def load(self) -> tuple[Seq2Seq, Tokenizer, Tokenizer, Engine]:
+        """The model, the tokenizers and the engine. Raises RunError if the weights are others meanwhile."""
+        if self.engine == "native" and self.export_dir is not None:
+            raise UserError("--export-dir needs --engine ctranslate2 or --engine onnx")
+        device = resolve_device(self.device)
+        plugin.allow_code(self.allow_code)
+        if self.run.weights_digest() != self.digest:
+            raise RunError(f"{self.run.weights_path}: was replaced after the translator had been loaded; load it again")
+        # In a thread that ends, and with it its team of OpenMP threads. CTranslate2 uses the same OpenMP, whose threads
+        # sleep between two products once they are more than the processors: a single sentence took three times as long.
+        with ThreadPoolExecutor(1) as thread:
+            model, source, target = thread.submit(self.run.load_model, device).result()
+        if self.engine == "native":
+            prepack_linears(model)
+            return model, source, target, NativeEngine(model, self.precision)
+        if self.precision != "float32":
+            raise UserError(f"`{self.engine}` has the precision that the run was exported with, not `{self.precision}`")
+        return model, source, target, load_exported_engine(self.run, self.engine, self.export_dir, device)
+
+    def absolute(self) -> RunEngine:
+        """The same with absolute paths, for another working directory."""
+        export_dir = self.export_dir and self.export_dir.absolute()
+        return replace(self, run=RunDirectory(self.run.folder.absolute()), export_dir=export_dir)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.source_line import SourceLine
-from seq2attn.inference.translator import Translator
+from seq2attn.inference.translator import SETTINGS, Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.ensemble import Ensemble, EnsembleSource
@@ -37,7 +37,11 @@ class EnsembleTranslator(Translator):
             engine=NativeEngine(Ensemble(tuple(member.model for member in members)), precision),
             training_report=first.training_report,
         )
-        self.members = tuple(members)
+        self.members, self.precision = tuple(members), precision
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its members, each loaded again."""
+        return type(self), (self.members, self.precision), {name: vars(self)[name] for name in SETTINGS}
 
     def with_target_language(self, language: str) -> Self:
         """The same into another language of multilingual models. Raises UserError if one has no such language."""

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Self, TypeAlias, overload
+from typing import Any, Self, TypeAlias, overload
 from warnings import warn
 
-from seq2attn.config import plugin
 from seq2attn.data.inspection import CorpusReport, DataReport
 from seq2attn.engines.base import Engine
 from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.source_limit import SourceLimit, model_source_limit
-from seq2attn.engines.targets import load_exported_engine
-from seq2attn.errors import UserError
+from seq2attn.engines.targets import RunEngine
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, InputWarning, not_finite_errors
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
@@ -36,8 +33,6 @@ from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
-from seq2attn.nn.device import resolve_device
-from seq2attn.nn.linear import prepack_linears
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SampleConfig, SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import (
@@ -53,12 +48,16 @@ from seq2attn.tokenizers.normalize import join_sentences
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each segment of a line, best first."""
 
+SETTINGS = ("source", "target", "search", "max_batch_tokens", "replace_unk", "glossary", "rerankers")
+"""Attributes of a translator that can be changed after it was loaded."""
+
 
 class Translator:
     """A trained model with its tokenizers and an inference engine, the native one by default.
 
     If `replace_unk` is set, unknown words of `words` tokenizers are replaced by source words, or by their terms in the
     `glossary`. With a `glossary`, translations by beam search have its terms. `rerankers` order hypotheses again.
+    A translator is pickled as its run and the arguments of `load`, and loaded again.
     """
 
     def __init__(
@@ -71,11 +70,12 @@ class Translator:
         engine: Engine | None = None,
         source_limit: SourceLimit | None = None,
         training_report: CorpusReport | None = None,
+        origin: RunEngine | None = None,
     ) -> None:
-        """`source_limit` is that of the model; `training_report` describes its training text."""
+        """`source_limit` is that of the model; `training_report` describes its training text; `origin`: see `load`."""
         self.model, self.source, self.target, self.search = model, source, target, search
         self.engine, self.max_batch_tokens = engine or NativeEngine(model), default_batch_tokens(model.device)
-        self.source_limit, self.training_report = source_limit, training_report
+        self.source_limit, self.training_report, self._origin = source_limit, training_report, origin
         self.replace_unk = False
         self.glossary: Glossary | None = None
         self.rerankers: Sequence[Reranker] = ()
@@ -101,32 +101,36 @@ class Translator:
         changed since; UserError for a device that does not exist, for a precision of an exported model, and for an
         `export_dir` without its engine.
         """
-        if engine == "native" and export_dir is not None:
-            raise UserError("--export-dir needs --engine ctranslate2 or --engine onnx")
-        torch_device = resolve_device(device)
-        plugin.allow_code(allow_code)
-        run_directory = RunDirectory(Path(run))
-        # In a thread that ends, and with it its team of OpenMP threads. CTranslate2 uses the same OpenMP, whose threads
-        # sleep between two products once they are more than the processors: a single sentence took three times as long.
-        with ThreadPoolExecutor(1) as thread:
-            model, source, target = thread.submit(run_directory.load_model, torch_device).result()
-        if engine == "native":
-            prepack_linears(model)
-            loaded: Engine = NativeEngine(model, precision)
-        else:
-            if precision != "float32":
-                raise UserError(f"`{engine}` has the precision that the run was exported with, not `{precision}`")
-            loaded = load_exported_engine(run_directory, engine, export_dir, torch_device)
-        experiment, report = run_directory.load_config(), DataReport.load(run_directory.folder)
+        folder = RunDirectory(Path(run))
+        digest = folder.weights_digest()
+        return cls._load(RunEngine(folder, digest, device, engine, export_dir, precision, tuple(allow_code)))
+
+    @classmethod
+    def _load(cls, origin: RunEngine) -> Translator:
+        model, source, target, engine = origin.load()
+        experiment, report = origin.run.load_config(), DataReport.load(origin.run.folder)
         return cls(
             model,
             source,
             target,
             experiment.search,
-            engine=loaded,
+            engine=engine,
             source_limit=model_source_limit(experiment),
             training_report=report.train if report else None,
+            origin=origin.absolute(),
         )
+
+    def __copy__(self) -> Self:
+        """A translator with the same model."""
+        translator = object.__new__(type(self))
+        vars(translator).update(vars(self))
+        return translator
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How to load it again, with what was set since: packed weights and engines cannot be pickled."""
+        if self._origin is None:
+            return object.__new__, (type(self),), vars(self)
+        return self._load, (self._origin,), {name: vars(self)[name] for name in SETTINGS}
 
     def with_target_language(self, language: str) -> Self:
         """The same into another language of a multilingual model. Raises UserError if it has no such language."""

@@ -148,6 +148,9 @@ class SubwordTokenizer(Tokenizer):
         else:
             self._sampler, self.is_stochastic = UnigramSampler(self._scores, config.alpha), config.alpha > 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.config, self.model)  # without the cache of the sampler
+
     def encode(self, line: str) -> list[int]:
         """The ids of a line's subwords, without BOS and EOS."""
         ids: list[int] = self._processor.encode(self.config.normalize(line))

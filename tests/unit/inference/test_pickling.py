@@ -1,0 +1,132 @@
+"""Translators are pickled as their run and arguments, with all that was set since."""
+
+import copy
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import seq2attn
+from seq2attn.errors import RunError
+from seq2attn.inference.glossary import Glossary
+from seq2attn.inference.reranking import load_rerankers, parse_rerank_runs
+from seq2attn.inference.translator import Translator
+from seq2attn.run_directory import RunDirectory
+from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.tokenizers.right_to_left import with_direction
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
+from seq2attn.tokenizers.tags import TaggedTokenizer
+from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained
+from tests.unit.phrases import PHRASES
+
+LINES = ["a few words", "not many words unknown", "", "many of a few"]
+SEARCH = BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=7))
+Copy = Callable[[Translator], Translator]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*the translation has the maximum length", "ignore:the model does not know"
+)
+
+
+def pickled(translator: Translator) -> Translator:
+    return pickle.loads(pickle.dumps(translator))
+
+
+COPIES: dict[str, Copy] = {"pickle": pickled, "deepcopy": copy.deepcopy, "copy": copy.copy}
+
+
+def translations(translator: Translator) -> list[tuple[str, float]]:
+    return [(one.text, one.score) for one in translator.translate(LINES)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("pickled")
+    for seed, (name, config) in enumerate({"gru": CONFIG, "transformer": TRANSFORMER_CONFIG, "other": CONFIG}.items()):
+        run = untrained(home / name, config.replace("dim: 8", "dim: 32"))
+
+        def shuffle(model: torch.nn.Module, seed: int = seed) -> None:
+            for parameter in model.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+
+        change_weights(run, shuffle)
+    (home / "terms").write_text("few\tthere\n", "utf-8")
+    return home
+
+
+@pytest.mark.parametrize("name", ["gru", "transformer"])
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_gives_the_same(home: Path, name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    translator = seq2attn.load(Path(name) / "run", replace_unk=name == "gru")
+    folder, tokenizers = RunDirectory(Path(name) / "run"), (translator.source, translator.target)
+    expected = translations(translator)
+    translator.search, translator.max_batch_tokens = SEARCH, 9
+    translator.glossary = Glossary.load(home / "terms", tokenizers)
+    translator.rerankers = load_rerankers(parse_rerank_runs(["other/run:0.5"], []), folder, tokenizers, SEARCH, "cpu")
+    changed = translations(translator)
+    assert changed != expected
+    monkeypatch.chdir("/")  # paths are absolute
+    duplicate = COPIES[way](translator)
+    assert translations(duplicate) == changed
+    assert duplicate.search == SEARCH and duplicate.max_batch_tokens == 9
+    assert duplicate.replace_unk == (name == "gru")
+    duplicate.search = BeamConfig(kind="beam", beam_size=1)
+    assert translations(translator) == changed  # which is another object
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_ensembles_and_precisions(home: Path, way: str) -> None:
+    ensemble = seq2attn.load(home / "gru/run", ensemble=home / "other/run", replace_unk=True)
+    assert translations(COPIES[way](ensemble)) == translations(ensemble)
+    assert translations(ensemble) != translations(ensemble.members[0])
+    faster = seq2attn.load(home / "gru/run", precision="bfloat16")
+    assert len(pickle.dumps(faster)) < (home / "gru/run/model.safetensors").stat().st_size
+    assert COPIES[way](faster).engine.description == "native bfloat16"
+
+
+def test_other_weights_are_refused(home: Path, tmp_path: Path) -> None:
+    run = untrained(tmp_path)
+    content = pickle.dumps(seq2attn.load(run.folder))
+    assert pickle.loads(content).translate("")
+    change_weights(run, lambda model: model.output_projection.weight.mul_(2))
+    with pytest.raises(RunError, match=r"model\.safetensors: was replaced after the translator had been loaded"):
+        pickle.loads(content)
+
+
+@pytest.mark.parametrize("config", [BPETokenizerConfig(vocab_size=400, dropout=0.1), UnigramTokenizerConfig(alpha=0.1)])
+def test_tokenizers_are_pickled(config: BPETokenizerConfig | UnigramTokenizerConfig) -> None:
+    """With the tokenizers of glossaries and rerankers."""
+    lines = [source for source, _ in PHRASES[:200]]
+    tokenizer = config.train(lines)
+    for one in (tokenizer, TaggedTokenizer(tokenizer, ("x",)), with_direction(tokenizer, right_to_left=True)):
+        for duplicate in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
+            assert [*map(duplicate.encode, lines)] == [*map(one.encode, lines)]
+            assert duplicate.sample(lines, 3) == one.sample(lines, 3)
+
+
+def translate_here(translator: Translator) -> list[tuple[str, float]]:
+    return translations(translator)
+
+
+@pytest.mark.slow
+def test_processes_translate(home: Path) -> None:
+    seq2attn_run = home / "transformer/run"
+    translators = [seq2attn.load(seq2attn_run), seq2attn.load(home / "gru/run", ensemble=home / "other/run")]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert pool.map(translate_here, translators) == [*map(translations, translators)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["onnx", "ctranslate2"])
+def test_exported_models(home: Path, engine: str) -> None:
+    from tests.cli.conftest import invoke_in
+
+    invoke_in(home, "export", "transformer/run", engine, "--to", engine, "--quantization", "int8")
+    translator = seq2attn.load(home / "transformer/run", engine=engine, export_dir=home / engine)
+    for way in COPIES.values():
+        duplicate = way(translator)
+        assert duplicate.engine.description == translator.engine.description
+        assert translations(duplicate) == translations(translator)
