@@ -127,7 +127,7 @@ class Translator:
         return translator
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How to load it again, with what was set since: packed weights and engines cannot be pickled."""
+        """Run and arguments, with what was set since: packed weights and engines cannot be pickled."""
         if self._origin is None:
             return object.__new__, (type(self),), vars(self)
         return self._load, (self._origin,), {name: vars(self)[name] for name in SETTINGS}
