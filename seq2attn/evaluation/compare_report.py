@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict
 
 from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SentenceDifference, SetComparison, seed_spread
-from seq2attn.evaluation.metrics import PairedScore, length_table
+from seq2attn.evaluation.metrics import MIN_BLEU, PairedScore, length_table
 from seq2attn.io.tables import format_table
 from seq2attn.visualization.html_page import render_page
 
@@ -17,6 +17,10 @@ TEST_NOTES = {
     "randomization": "p is of the difference from {first}, by sacreBLEU's paired approximate randomization (10,000"
     " trials).",
 }
+P_NOTE = (
+    f"p is of one seed of each run, and measures the choice of sentences alone; BLEU has none where both are below"
+    f" {MIN_BLEU:g}."
+)
 
 
 def comparison_html(comparison: RunComparison) -> str:
@@ -44,7 +48,7 @@ def comparison_text(comparison: RunComparison, *, markdown: bool) -> str:
 
 
 def _notes(comparison: RunComparison) -> list[str]:
-    notes = [TEST_NOTES[comparison.test].format(first=comparison.runs[0])]
+    notes = [TEST_NOTES[comparison.test].format(first=comparison.runs[0]), P_NOTE]
     if any(one.by_frequency for one in comparison.sets):
         notes.append(f"Words are counted in the training text of {comparison.runs[0]}.")
     notes += [f"{one.name}: {one.note}." for one in comparison.sets if one.note]

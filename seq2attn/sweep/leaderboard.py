@@ -89,6 +89,7 @@ class Leaderboard:
     axes: dict[str, tuple[str, ...]]
     seeds: tuple[int, ...]
     sets: dict[str, int]  # number of sentences of each test set
+    set_notes: tuple[str, ...]  # on tokenizers of BLEU and on references
     signatures: dict[str, str]
     rows: tuple[LeaderboardRow, ...]
     missing: tuple[str, ...]  # trainings that are not finished
@@ -120,6 +121,7 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
         axes={name: tuple(axis.choices) for name, axis in plan.sweep.axes.items()},
         seeds=plan.sweep.seeds,
         sets={test.name: len(test.pairs) for test in tests},
+        set_notes=tuple(f"{test.name}: {test.metrics.note}." for test in tests if test.metrics.note),
         signatures=_signatures(records, rows),
         rows=tuple(rows),
         missing=tuple(unfinished(plan, records)),
@@ -212,7 +214,7 @@ def _signatures(records: Records, rows: Sequence[LeaderboardRow]) -> dict[str, s
     }
 
 
-MARKS = {"better": "▲", "worse": "▼", "no difference": "="}
+MARKS = {"better": "▲", "worse": "▼", "no difference": "=", "one seed": "(one seed)", "below BLEU 1": "(below BLEU 1)"}
 
 
 def leaderboard_html(board: Leaderboard) -> str:
@@ -238,7 +240,6 @@ def _notes(board: Leaderboard) -> list[str]:
     trained = f"each trained with {seeds} seed{'s' * (seeds > 1)}"
     if board.missing:
         trained = f"of whose trainings with {seeds} seed{'s' * (seeds > 1)} some are not finished"
-    spread_rule = " and by more than ± of either" if seeds > 1 else ""
     paragraphs = [
         f"{len(board.rows)} trials, {trained}; test sets: {sets}."
         " Sorted by the mean BLEU on the first."
@@ -247,10 +248,11 @@ def _notes(board: Leaderboard) -> list[str]:
         " finished. p is of sacreBLEU's"
         f" paired bootstrap ({SAMPLES['bootstrap'][1]:,} resamples of the test sentences) between trainings with the"
         f" same seed, the largest over the seeds; ▲ better and ▼ worse than the baseline with every seed at p < {LEVEL}"
-        f"{spread_rule},"
-        " = neither. p is not corrected for the number of trials; it measures the choice of sentences, not of seeds.",
+        " and by more than ± of either, = neither; no mark with one seed, or where both are below BLEU 1."
+        " p is not corrected for the number of trials; it measures the choice of sentences, not of seeds.",
         "Times are measured in the process of each training and include validation; speed is that of the"
         " config's search on all test sets, in batches of sentences of similar length.",
+        *board.set_notes,
         *(f"Measured on: {condition}." for condition in board.conditions),
         *(f"{name}: `{signature}`" for name, signature in board.signatures.items()),
     ]
@@ -277,4 +279,5 @@ def _difference(scores: TestSetScores) -> str:
         return ""
     p = scores.overall.p_value
     confidence = "seeds disagree" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-    return f"{scores.overall.difference:+.2f}, {confidence} {MARKS[scores.overall.outcome]}"
+    confidence = "" if scores.overall.outcome == "below BLEU 1" else f", {confidence}"
+    return f"{scores.overall.difference:+.2f}{confidence} {MARKS[scores.overall.outcome]}"

@@ -3,7 +3,8 @@
 Trainings with the same seed are compared, pair by pair. The bootstrap resamples sentences, and translations of one
 sentence by several trainings are not independent samples, so seeds are not pooled into one larger test set.
 A trial is better (or worse) than the baseline only if it is with every seed: its p-value is the largest of them.
-The difference must also exceed the standard deviation over seeds, which the bootstrap does not measure.
+The difference must also exceed the standard deviation over seeds, which the bootstrap does not measure: with one seed
+no trial is better or worse.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from seq2attn.evaluation.translation_metric import References
 
 LEVEL = 0.05
 
-Outcome = Literal["better", "worse", "no difference"]
+Outcome = Literal["better", "worse", "no difference", "one seed", "below BLEU 1"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Comparison:
     seed: int
     score: float  # BLEU
     difference: float  # from the baseline's
-    p_value: float
+    p_value: float | None  # None if both are below BLEU 1
     confidence_interval: float  # half the width of the 95 % interval of the system's BLEU
     signature: str
 
@@ -39,7 +40,7 @@ class OverallComparison:
     """Comparison of a system with the baseline, over all seeds."""
 
     difference: float  # of the mean BLEU
-    p_value: float | None  # the largest of the seeds; None if they disagree in the direction
+    p_value: float | None  # the largest of the seeds; None if they disagree in the direction, or are below BLEU 1
     outcome: Outcome
 
 
@@ -51,7 +52,7 @@ def compare_systems(
     first = scores.pop("")
     compared = dict[str, Comparison]()
     for name, one in scores.items():
-        assert one.p_value is not None and one.interval is not None, "of the bootstrap, and not the first"
+        assert one.interval is not None, "of the bootstrap"
         difference = one.value - first.value
         compared[name] = Comparison(seed, one.value, difference, one.p_value, one.interval, one.signature)
     return compared
@@ -65,8 +66,8 @@ def format_differences(evaluated: RunResults) -> str:
         if others and "bleu" in test.metrics.names:
             compared = compare_systems(0, baseline, dict(others), test.metrics, test.references)
             lines += [
-                f"{test.name}: {run} {one.difference:+.2f} BLEU against {first},"
-                f" p = {one.p_value:.3f} (paired bootstrap)"
+                f"{test.name}: {run} {one.difference:+.2f} BLEU against {first}, "
+                + ("below BLEU 1" if one.p_value is None else f"p = {one.p_value:.3f} (paired bootstrap; one seed)")
                 for run, one in compared.items()
             ]
     return "".join(["\n", *(f"\n{line}" for line in lines)]) if lines else ""
@@ -83,9 +84,14 @@ def combine_seeds(
         return None
     signs = {(one.difference > 0) - (one.difference < 0) for one in comparisons}
     mean = statistics.fmean(one.difference for one in comparisons)
+    p_values = [one.p_value for one in comparisons if one.p_value is not None]
+    if len(p_values) < len(comparisons):
+        return OverallComparison(mean, None, "below BLEU 1")
     if len(signs) > 1:
         return OverallComparison(mean, None, "no difference")
-    p = max(one.p_value for one in comparisons)
+    p = max(p_values)
+    if len(p_values) == 1:
+        return OverallComparison(mean, p, "one seed")
     if p >= LEVEL or abs(mean) <= max(map(_deviation, (scores, baselines))):
         return OverallComparison(mean, p, "no difference")
     return OverallComparison(mean, p, "better" if mean > 0 else "worse")

@@ -212,7 +212,8 @@ def test_a_table_and_reports_of_both_runs(invoke: Invoke, tmp_path: Path) -> Non
     _, scores = PairedTest(named, {"BLEU": BLEU()}, [TEST_LINES], test_type="bs", n_samples=1000)()
     one, other = scores["BLEU"]
     line = (
-        f"ours: other/run {other.score - one.score:+.2f} BLEU against run, p = {other.p_value:.3f} (paired bootstrap)"
+        f"ours: other/run {other.score - one.score:+.2f} BLEU against run, p = {other.p_value:.3f}"
+        " (paired bootstrap; one seed)"
     )
     assert differences.splitlines()[0] == line and differences.splitlines()[1].startswith("theirs: other/run ")
     assert "paired" in invoke("evaluate", "run", "other/run").out  # with the metrics of the first

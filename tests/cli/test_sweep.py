@@ -81,6 +81,8 @@ def test_a_sweep(swept: tuple[Path, Done]) -> None:
     assert sorted(results(folder)) == ["fixed/seed-1", "luong/seed-1"]
     assert done.out == (folder / "runs/sweep/leaderboard.md").read_text(encoding="utf-8")
     assert "| **fixed** (baseline) |" in done.out
+    (row,) = re.findall(r"^\| luong .*$", done.out, re.MULTILINE)
+    assert len(re.findall(r"\((one seed|below BLEU 1)\)", row)) == 2 and not re.search("[▲▼=]", row)
     assert len(re.findall(RESULT, done.err, re.MULTILINE)) == 2
     assert done.err.count("bpe, 300 entries") == 1  # the text is prepared once
 

@@ -42,6 +42,18 @@ def test_randomization_is_the_share_of_exchanges_with_as_large_a_difference(righ
         assert p_value == pytest.approx(expected, abs=0.02), name
 
 
+@pytest.mark.parametrize("test", ["bootstrap", "randomization"])
+def test_bleu_of_both_below_1_has_no_p_value(test):
+    """Also that of papers; other metrics have one, and so has BLEU if one of both is better."""
+    wrong, worse = ["x " * 40 + line[:1] for line in REFERENCES], ["x"] * 5
+    names = ("bleu", "paper_bleu", "chrf", "ter")
+    metrics = EvaluationConfig.model_validate({"paper_bleu": {}}).build(REFERENCES)
+    for first, expected in ((worse, {"BLEU", "paper_bleu"}), (FIRST, set())):
+        scores = paired_scores(metrics, {"first": first, "second": wrong}, [REFERENCES], names, test)
+        assert 0 < scores["BLEU"]["second"].value < 1
+        assert {name for name, systems in scores.items() if systems["second"].p_value is None} == expected
+
+
 def test_randomization_of_a_single_sentence_has_no_other_exchange():
     systems = {"first": FIRST[:1], "second": REFERENCES[:1]}
     scores = paired_scores(METRICS, systems, [REFERENCES[:1]], NAMES[:2], "randomization")

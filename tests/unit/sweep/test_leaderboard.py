@@ -15,7 +15,7 @@ from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import Digests, TestSetResult, text_digest
 from seq2attn.io.files import write_json
-from seq2attn.sweep.leaderboard import SeedStatistics, build_leaderboard, leaderboard_html, leaderboard_markdown
+from seq2attn.sweep.leaderboard import MARKS, SeedStatistics, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, options, write_record, write_trial
 from seq2attn.sweep.significance import Comparison, combine_seeds, compare_systems
@@ -23,7 +23,7 @@ from tests.safe.untrained import CONFIG
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
 SENTENCES = 60
-ERROR_RATES = {"a": 0.3, "b": 0.05, "c": 0.9, "d": 0.3}
+ERROR_RATES = {"a": 0.3, "b": 0.05, "c": 0.9, "d": 0.3, "e": 1.0}
 """Share of wrong words in the translations of each trial."""
 TESTS = "".join(
     f"    {name}: {{kind: plain, source: {name}.txt, target: {name}.txt}}\n" for name in ("first", "second")
@@ -119,7 +119,8 @@ class TestSignificance:
             ([29.0, 28.0], [30.0, 30.0], [0.01, 0.04], "worse"),
             ([31.0, 32.0], [30.0, 30.0], [0.01, 0.06], "no difference"),
             ([31.0, 28.0], [30.0, 30.0], [0.01, 0.01], "no difference"),
-            ([30.0], [30.0], [0.01], "no difference"),
+            ([32.0], [30.0], [0.001], "one seed"),
+            ([0.4, 1.2], [0.2, 0.3], [None, 0.001], "below BLEU 1"),
             # of more than one seed, more than the deviation over seeds
             ([29.5, 33.0], [28.5, 28.6], [0.01, 0.01], "better"),  # 2.7, more than 2.5
             ([29.5, 34.0], [28.5, 29.0], [0.01, 0.01], "no difference"),  # 3.0, less than 3.2 of the system
@@ -132,7 +133,7 @@ class TestSignificance:
         comparisons = [Comparison(i, score, score - base, p, 1.0, "") for i, (score, base, p) in seeds]
         overall = combine_seeds(comparisons, scores, baselines)
         signs = {score > base for score, base in zip(scores, baselines, strict=True)}
-        assert overall.p_value == (max(p_values) if len(signs) == 1 else None)
+        assert overall.p_value == (max(p_values) if len(signs) == 1 and None not in p_values else None)
         assert overall.difference == pytest.approx(np.mean(scores) - np.mean(baselines))
         assert overall.outcome == outcome
 
@@ -140,7 +141,8 @@ class TestSignificance:
         lines = with_errors(REFERENCES["first"], 0.3, 0)
         comparison = compare_systems(1, lines, {"same": lines}, METRICS, [REFERENCES["first"]])["same"]
         overall = combine_seeds([comparison], [comparison.score], [comparison.score])
-        assert comparison.difference == 0 and overall.outcome == "no difference"
+        assert comparison.difference == 0 and overall.outcome == "one seed"
+        assert combine_seeds([comparison] * 2, [0.0, 0.0], [0.0, 0.0]).outcome == "no difference"
         assert combine_seeds([], [comparison.score], []) is None
 
     def test_the_settings_of_the_config_count(self):
@@ -172,13 +174,13 @@ class TestLeaderboard:
                 assert scores.sentences_per_second.mean == pytest.approx(np.mean(speeds))
             assert row.seconds.mean == pytest.approx(np.mean([one.training.seconds for one in records]))
             means[row.name] = row.sets["first"].bleu.mean
-        assert [*means] == sorted(ERROR_RATES, key=means.get, reverse=True)
+        assert [*means] == sorted("abcd", key=means.get, reverse=True)
         overall = {row.name: row.sets["first"].overall for row in board.rows}
         assert overall["a"] is None and (overall["b"].outcome, overall["c"].outcome) == ("better", "worse")
 
-    @pytest.mark.parametrize(("trial", "finished"), [("b", {"a": "a", "b": "bc"}), ("c", {"a": "bc", "c": "a"})])
+    @pytest.mark.parametrize(("trial", "finished"), [("b", {"a": "aa", "b": "bbc"}), ("c", {"a": "bbc", "c": "aa"})])
     def test_seeds_that_one_trial_has_finished_count_in_its_deviation(self, plan, tmp_path, trial, finished):
-        """With seed 1 both are far apart, but seed 2 of one of them is farther from its own seed 1."""
+        """With seeds 1 and 2 both are far apart, but seed 3 of one of them is farther from its own."""
         more = load_plan(plan.path, [f"folder={tmp_path}"])
         for run in more.runs:
             if len(results := finished.get(run.trial.name, "")) >= run.seed:
@@ -186,8 +188,28 @@ class TestLeaderboard:
         rows = {row.name: row for row in build_leaderboard(more).rows}
         scores = rows[trial].sets["first"]
         deviations = [rows[name].sets["first"].bleu.std or 0.0 for name in finished]
-        assert [one.seed for one in scores.comparisons] == [1] and scores.overall.p_value < 0.05
+        assert [one.seed for one in scores.comparisons] == [1, 2] and scores.overall.p_value < 0.05
         assert abs(scores.overall.difference) < max(deviations) and scores.overall.outcome == "no difference"
+
+    def test_a_mark_needs_several_seeds_and_bleu(self, plan, tmp_path):
+        """With one seed, and where no translation is of use, however different the scores are."""
+        for seeds, results, says in (
+            ((1,), {"a": "a", "b": "b"}, "(one seed)"),
+            ((1, 2), {"a": "cc", "d": "ee"}, "(below BLEU 1)"),
+        ):
+            folder = tmp_path / says
+            some = load_plan(plan.path, [f"folder={folder}", f"seeds={[*seeds]}"])
+            for run in some.runs:
+                if found := results.get(run.trial.name):
+                    write_record(run.folder, record(found[run.seed - 1], run.seed))
+            board = build_leaderboard(some)
+            (row,) = (row for row in board.rows if not row.is_baseline)
+            for one in row.sets.values():
+                assert one.overall.outcome in MARKS and f"({one.overall.outcome})" == says
+                assert [comparison.p_value is None for comparison in one.comparisons] == ["BLEU" in says] * len(seeds)
+            table, *_ = leaderboard_markdown(board).split("\n\n")[1:]
+            assert table.count(says) == 2 and not re.search("[▲▼=]", table)
+            assert table.count("0.00") > 0 if "BLEU" in says else table.count("< 0.001 (one seed)") == 2
 
     def test_results_of_another_text_are_refused(self, plan):
         path = plan.path.parent / "second.txt"
@@ -222,7 +244,7 @@ class TestLeaderboard:
         with pytest.raises(ConfigError, match="the trials a and b have different `evaluation` settings"):
             with_settings(plan, axis)
 
-    def test_signatures_that_differ_name_their_test_set(self, plan, board):
+    def test_signatures_that_differ_name_their_test_set(self, plan, board, tmp_path):
         """Both sets have the same ones on the board; with another reference, one set has others."""
         assert [*board.signatures] == ["BLEU", "chrF2", "TER", "paired bootstrap"]
         path, lines = plan.path.parent / "second.txt", REFERENCES["second"]
@@ -235,6 +257,10 @@ class TestLeaderboard:
         write_record(run.folder, replace(one, sets={**one.sets, "second": second}))
         signatures = build_leaderboard(more).signatures
         assert [*signatures] == [f"{name} {test}" for name in ("BLEU", "chrF2", "TER") for test in REFERENCES]
+        path.with_name("half.txt").write_text("\n".join(["", *lines[1:], ""]), encoding="utf-8")
+        half = load_plan(plan.path, [f"folder={tmp_path}", changes.replace("second.txt", "half.txt")])
+        note = "second: 1 of 60 lines have one reference only: empty ones are missing."
+        assert f"\n\n{note}\n" in leaderboard_markdown(build_leaderboard(half))
         for name, signature in signatures.items():
             assert f"nrefs:{1 + name.endswith('second')}|" in signature
 
