@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from seq2attn.data.characters import MAX_UNKNOWN_SHARE, describe_unknown, known_characters, untagged_text
 from seq2attn.data.corpus import CORPUS_HINT
 from seq2attn.data.filter import EncodedPair
 from seq2attn.errors import RunError
@@ -31,7 +34,7 @@ Hashes: TypeAlias = NDArray[np.uint64]
 REPORT_FILE, HASHES_FILE = "data-report.json", "data/hashes.npy"
 REPORT_HINT = "remove it, and input is translated without being compared with the training text"
 
-MAX_UNKNOWN_SHARE = MAX_IN_TRAIN_SHARE = 0.01
+MAX_IN_TRAIN_SHARE = 0.01
 MAX_DUPLICATE_SHARE = 0.1
 MAX_ONE_SIDED_SHARE = 0.001
 MIN_PAIRS = 3
@@ -83,6 +86,12 @@ class SideStatistics:
     num_unknown: int  # of these
     length_quantiles: Mapping[str, float]  # tokens of a line; 0 for an empty corpus
     style: TextStyle
+    characters: Mapping[str, int] = field(default_factory=dict)  # counts; none if a model may know others, too
+
+    @cached_property
+    def known_characters(self) -> frozenset[str]:
+        """The characters that a model knows by this training text."""
+        return known_characters(self.characters)
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,16 @@ class CorpusReport:
     source: SideStatistics
     target: SideStatistics
 
+    def with_earlier(self, earlier: CorpusReport | None) -> CorpusReport:
+        """The report of text for tokenizers of `earlier` text, whose characters are known, too, if it is known."""
+
+        def both(one: SideStatistics, other: SideStatistics | None) -> SideStatistics:
+            counts = Counter(one.characters) + Counter(other.characters) if other and other.characters else Counter()
+            return replace(one, characters=dict(counts.most_common()))
+
+        source, target = (earlier.source, earlier.target) if earlier else (None, None)
+        return replace(self, source=both(self.source, source), target=both(self.target, target))
+
     def warnings(self, name: str, train: CorpusReport | None = None) -> Iterator[str]:
         """Warnings about a corpus, one line each; `train` is the training text that it is compared with."""
         sides = {"source": self.source, "target": self.target}
@@ -104,6 +123,9 @@ class CorpusReport:
             if one.num_unknown > MAX_UNKNOWN_SHARE * one.num_tokens:
                 share = f"{one.num_unknown / one.num_tokens:.1%} unknown tokens"
                 yield f"{name}: the {side} has {share}, {one.num_unknown:,} of {one.num_tokens:,}"
+            elif train and (known := getattr(train, side).known_characters):
+                unknown = describe_unknown(one.characters, known)
+                yield from [f"{name}: the training text hardly has {unknown} of the {side}"] * bool(unknown)
         if self.num_one_sided >= max(MIN_PAIRS, MAX_ONE_SIDED_SHARE * self.num_pairs):
             yield f"{name}: {self.num_one_sided:,} pairs have text on one side only"
         if self.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * self.num_pairs):
@@ -122,21 +144,29 @@ class CorpusReport:
 class _SideCounts:
     """Counts over the lines of a side."""
 
+    tokenizer: Tokenizer
     ignores_case: bool
     num_unknown: int = 0
     lengths: array[int] = field(default_factory=lambda: array("i"))
     style: TextStyle = field(default_factory=TextStyle)
+    characters: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: str, ids: Sequence[int]) -> None:
         self.lengths.append(len(ids))
         self.num_unknown += ids.count(UNK)
         self.style.add(line, ignore_case=self.ignores_case)
+        if isinstance(self.tokenizer.config, NormalizeConfig):  # trained on this text, or on that of another run
+            self.characters.update(untagged_text(self.tokenizer, line))
 
     def statistics(self) -> SideStatistics:
         shares = {"median": 50, "95 %": 95, "99 %": 99, "longest": 100}
         quantiles = np.percentile(self.lengths or [0], [*shares.values()]).tolist()
         return SideStatistics(
-            sum(self.lengths), self.num_unknown, dict(zip(shares, quantiles, strict=True)), self.style
+            sum(self.lengths),
+            self.num_unknown,
+            dict(zip(shares, quantiles, strict=True)),
+            self.style,
+            dict(self.characters.most_common()),
         )
 
 
@@ -144,7 +174,8 @@ class CorpusInspector:
     """Statistics of the pairs that pass through it."""
 
     def __init__(self, *tokenizers: Tokenizer) -> None:
-        self._hashes, self._sides = array("Q"), [_SideCounts(ignores_case(tokenizer)) for tokenizer in tokenizers]
+        self._hashes = array("Q")
+        self._sides = [_SideCounts(tokenizer, ignores_case(tokenizer)) for tokenizer in tokenizers]
 
     def inspect(self, pairs: Iterable[EncodedPair]) -> Iterator[EncodedPair]:
         """The same pairs, counted."""

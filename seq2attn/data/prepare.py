@@ -130,7 +130,8 @@ def prepare(
     for name, part in zip(names, parts, strict=True):
         log(_describe(name, part, parts))
     save_hashes(pair_filter.hashes, folder)
-    _report(inspector.report(), dev_inspector.report(pair_filter.hashes), pair_filter.hashes, data.test, folder, log)
+    train = _with_earlier(inspector.report(), folder if keep_tokenizers else text.run_dir)
+    _report(train, dev_inspector.report(pair_filter.hashes), pair_filter.hashes, data.test, folder, log)
     prepared = {
         "fingerprint": _fingerprint(data, text),
         "tests": _test_fingerprints(data, text),
@@ -180,6 +181,14 @@ def _report(
     log(f"statistics of the text: {report.save(folder)}")
     for warning in report.warnings():
         log(f"warning: {warning}")
+
+
+def _with_earlier(report: CorpusReport, run: Path | None) -> CorpusReport:
+    """The report of training text, with the characters of earlier text if the tokenizers are those of a run."""
+    if run is None:
+        return report
+    earlier = DataReport.load(run)
+    return report.with_earlier(earlier.train if earlier else None)
 
 
 def load_prepared(folder: Path) -> PreparedData:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from seq2attn.data.inspection import MAX_UNKNOWN_SHARE, CorpusReport, TextStyle
+from seq2attn.data.characters import MAX_UNKNOWN_SHARE, describe_unknown, untagged_text
+from seq2attn.data.inspection import CorpusReport, TextStyle
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.translate_ids import NOT_FINITE
@@ -31,17 +32,24 @@ class InputChecker:
         self._training, self._style = training, TextStyle()
         self.num_lines = self.num_tokens = self.num_unknown = 0
         self._with_unknown: list[int] = []
+        self._characters, self._with_unknown_characters = Counter[str](), list[int]()
+        self._known = training.source.known_characters if training else frozenset[str]()
         self._lines: dict[str, list[int]] = defaultdict(list)  # numbers of lines by their warning
         self.not_finite: list[int] = []  # lines that the model cannot translate
 
     def add_lines(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
         """Count the next lines."""
+        self._known = self._known or tokenizer.characters
         for number, one in enumerate(lines, self.num_lines + 1):
             self._style.add(one.line)
             self.num_tokens += one.num_tokens
             self.num_unknown += one.num_unknown
             if one.num_unknown:
                 self._with_unknown.append(number)
+            characters = untagged_text(tokenizer, one.line)
+            self._characters.update(characters)
+            if not self._known.issuperset(characters):
+                self._with_unknown_characters.append(number)
             if tokenizer.lacks_tag(one.line):
                 self._lines[UNTAGGED].append(number)
             if one.warning is not None:
@@ -67,6 +75,8 @@ class InputChecker:
             share = f"{self.num_unknown / self.num_tokens:.1%} of the tokens"
             counts = f"{self.num_unknown:,} of {self.num_tokens:,}"
             yield f"the model does not know {share}, {counts}, in {enumerate_lines(self._with_unknown)}"
+        elif self._known and (unknown := describe_unknown(self._characters, self._known)):
+            yield f"the model does not know {unknown}, in {enumerate_lines(self._with_unknown_characters)}"
 
     def line_warnings(self) -> Iterator[str]:
         """Warnings about lines: not UTF-8, too long, without a tag; and about translations that may be truncated."""

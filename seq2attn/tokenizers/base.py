@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -57,6 +58,12 @@ class Tokenizer(ABC):
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens in human-readable form, with special tokens and marks of spaces."""
         return [self.vocabulary.tokens[int(id)] for id in ids]
+
+    @cached_property
+    def characters(self) -> frozenset[str]:
+        """All characters in tokens, if others are encoded as bytes (`<0xC3>`); none if others are unknown tokens."""
+        tokens = self.convert_ids_to_tokens(range(len(self.vocabulary)))
+        return frozenset(" ").union(*tokens) if any(token.startswith("<0x") for token in tokens) else frozenset()
 
     def word_ids(self, ids: Sequence[int]) -> list[int]:
         """For each id the index of its word in `decode(ids)`; -1 for PAD, BOS and EOS."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.tokenizers.config import load_tokenizer
-from tests.cli.conftest import Done, Invoke, invoke_in, write_lines, write_toy
+from tests.cli.conftest import Done, Invoke, Toy, invoke_in, write_lines, write_toy
 from tests.unit.phrases import PHRASES
 
 PARTS = {"train": (0, 600), "dev": (600, 630), "short": (700, 760), "mixed": (590, 610)}
@@ -66,6 +66,18 @@ class TestInput:
             messages = warnings(invoke("translate", raw, "--greedy", given=content), "the model does not know")
             share = f"{unknown / tokens:.1%} of the tokens, {unknown:,} of {tokens:,}, in line"
             assert [share in line for line in messages] == ([True] if unknown > 0.01 * tokens else [])
+
+    def test_characters_that_the_training_text_lacks(self, invoke: Invoke, toy: Toy) -> None:
+        """Its tokenizer has bytes, so no token is `<unk>`."""
+        for foreign in ("الطفل يقرأ", "私は電車で行く", "Мы едем"):
+            (warning,) = warnings(invoke("translate", toy.run, "rot haus", foreign), "the model does not know")
+            assert "% of the characters, " in warning and warning.endswith(", in line 2")
+        assert not warnings(invoke("translate", toy.run, "rot haus", "blau boot"), "the model does not know")
+        write_lines(toy.folder / "foreign.de", ["Мы едем", "rot haus"])
+        done = invoke(
+            "evaluate", toy.run, "--source", toy.folder / "foreign.de", "--reference", toy.folder / "foreign.de"
+        )
+        assert warnings(done, "the training text hardly has", "of the source")
 
     def test_the_report_is_enough(self, invoke: Invoke, run: Path) -> None:
         shutil.rmtree(run / "data")
