@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from seq2attn.attention.config import AttentionConfig
 from seq2attn.attention.hard import GumbelAlignmentConfig, ReinforceAlignmentConfig
 from seq2attn.config.base import Config, FieldError, RunPath
 from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
+from seq2attn.data.filter import MAX_CHARACTERS, MAX_TOKENS
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.decoders import AttentionDecoderConfig, DecoderConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
@@ -21,6 +25,7 @@ from seq2attn.models.config import ModelConfig
 from seq2attn.search.config import BeamConfig, SearchConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from seq2attn.training.config import TrainingConfig
 
 
@@ -135,6 +140,20 @@ class ExperimentConfig(Config):
     """Default search of `translate` and `evaluate`."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Metrics of translations."""
+
+    @model_validator(mode="after")
+    def _resolve_max_length(self) -> Self:
+        """Default maximum lengths: longer ones for characters, and translations as long as the training targets."""
+        filters, lengths = self.data.filters, self.search.lengths
+        if "max_length" not in filters.model_fields_set:
+            sides = [isinstance(one, CharacterTokenizerConfig) for one in self.tokenizer.per_side]
+            source, target = (MAX_CHARACTERS if are_characters else MAX_TOKENS for are_characters in sides)
+            filters = filters.model_copy(update={"max_length": source if source == target else (source, target)})
+        if "max_length" not in lengths.model_fields_set:
+            longest = max(MAX_TOKENS, min(filters.max_lengths[1], MAX_CHARACTERS))
+            lengths = lengths.model_copy(update={"max_length": longest})
+        data = self.data.model_copy(update={"filters": filters})
+        return self.model_copy(update={"data": data, "search": self.search.model_copy(update={"lengths": lengths})})
 
 
 def load_config(path: Path | str, overrides: str | Sequence[str] = ()) -> ExperimentConfig:

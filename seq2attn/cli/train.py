@@ -23,14 +23,17 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
     from seq2attn.experiment import load_config
     from seq2attn.io.lock import lock_directory
     from seq2attn.run_directory import RunDirectory
+    from seq2attn.training.auto_settings import resolve_length_ratio
     from seq2attn.training.checkpoints.retention import refuse_existing_files
 
     experiment = load_config(config, overrides)
     folder = experiment.run_dir
     with lock_directory(folder):
         refuse_existing_files(folder)
-        preparation.prepare(experiment.data, experiment.tokenizer, folder, partial(typer.echo, err=True))
-        RunDirectory(folder).save_config(experiment)
+        log = partial(typer.echo, err=True)
+        prepared = preparation.prepare(experiment.data, experiment.tokenizer, folder, log)
+        search = resolve_length_ratio(experiment.search, prepared.train.corpus.lengths, log)
+        RunDirectory(folder).save_config(experiment.model_copy(update={"search": search}))
 
 
 def train(

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -19,6 +20,8 @@ from seq2attn.config.base import Config
 from seq2attn.data.word_alignment import WordAlignment
 from seq2attn.tokenizers.normalize import collapse_whitespace, normalize
 
+MAX_TOKENS, MAX_CHARACTERS = 256, 1024
+"""Default maximum length of a side in tokens, and where these are characters."""
 RejectionReason = Literal["empty", "too_long", "unbalanced", "duplicate"]
 
 
@@ -44,19 +47,37 @@ Pair = TypeVar("Pair", bound=EncodedPair)
 class FiltersConfig(Config):
     """Filters for training pairs; pairs with an empty side are always left out."""
 
-    max_length: PositiveInt = 256
-    """Maximum tokens of either side."""
+    max_length: PositiveInt | tuple[PositiveInt, PositiveInt] = MAX_TOKENS
+    """Maximum tokens of either side, or of source and target: `[256, 1024]`. Default: 1024 for a side of
+    `characters`."""
     max_length_ratio: Annotated[float, Field(ge=1)] | None = None
     """Maximum ratio of the tokens of the longer side to those of the shorter; none: no limit."""
     drop_duplicates: bool = False
     """Leave out pairs with exactly the same text as an earlier pair."""
+
+    @property
+    def max_lengths(self) -> tuple[int, int]:
+        """Maximum tokens of source and target."""
+        return self.max_length if isinstance(self.max_length, tuple) else (self.max_length, self.max_length)
+
+    def describe_long(self, lengths: NDArray[np.int64], source: Path) -> str:
+        """The number of pairs that are too long, and the longest of them; empty if there is none.
+
+        `lengths` [pairs, 2] are those of the lines of `source`, and of their translations.
+        """
+        is_long = (lengths > self.max_lengths).any(axis=1)
+        if not is_long.any():
+            return ""
+        row = np.where(is_long, lengths.max(axis=1), 0).argmax()
+        sizes = f"{lengths[row, 0]:,} source and {lengths[row, 1]:,} target tokens"
+        return f"{is_long.sum():,} pairs are longer than `data.filters.max_length`, the longest at {source}:{row + 1}, {sizes}"
 
     def rejection_reason(self, pair: EncodedPair) -> RejectionReason | None:
         """The reason to leave out a pair, apart from duplicates."""
         shorter, longer = sorted(map(len, pair.ids))
         if shorter == 0:
             return "empty"
-        if longer > self.max_length:
+        if any(len(ids) > most for ids, most in zip(pair.ids, self.max_lengths, strict=True)):
             return "too_long"
         if self.max_length_ratio is not None and longer > self.max_length_ratio * shorter:
             return "unbalanced"

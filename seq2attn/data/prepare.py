@@ -125,8 +125,7 @@ def prepare(
 
     has_alignments = any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train)
     _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=has_alignments)
-    dev_inspector = CorpusInspector(*tokenizers)
-    _save(dev_inspector.inspect(_encode(data.dev, tokenizers, "dev", dev_size)), tokenizers, folder / DEV)
+    dev_inspector = _save_dev(data, tokenizers, dev_size, folder, log)
     for name, part in zip(names, parts, strict=True):
         log(_describe(name, part, parts))
     save_hashes(pair_filter.hashes, folder)
@@ -141,6 +140,15 @@ def prepare(
     }
     write_json(folder / PREPARED, {"format": FORMAT_VERSION, **prepared})
     return load_prepared(folder)
+
+
+def _save_dev(data: DataConfig, tokenizers: Tokenizers, size: int, folder: Path, log: Log) -> CorpusInspector:
+    """Write the dev set; logs its longest pair if that is too long for training."""
+    inspector = CorpusInspector(*tokenizers)
+    _save(inspector.inspect(_encode(data.dev, tokenizers, "dev", size)), tokenizers, folder / DEV)
+    if warning := data.filters.describe_long(Corpus.load(folder / DEV).lengths, data.dev.files[0]):
+        log(f"warning: dev: {warning}; validation takes them in parts")
+    return inspector
 
 
 def _begin(folder: Path) -> None:

@@ -24,7 +24,7 @@ class SourceLimit:
 
 def model_source_limit(experiment: ExperimentConfig) -> SourceLimit:
     """The limit of a trained model: the longest pairs of its training, or its positions if these are fewer."""
-    longest = experiment.data.filters.max_length
+    longest, _ = experiment.data.filters.max_lengths
     reason = f"the model was trained on none with more than {longest:,} (`data.filters.max_length`)"
     limits = [SourceLimit(longest, reason)]
     for positions, key in _num_positions(experiment.model):

@@ -104,7 +104,7 @@ def _compare(
     lengths = experiment.search.lengths.model_copy(update={"min_length": 0})
     greedy = GreedyConfig(kind="greedy", lengths=lengths)
     beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
-    longest = experiment.data.filters.max_length  # positions of the original
+    longest, _ = experiment.data.filters.max_lengths  # positions of the original
     sources = [source.encode(line)[:longest] for line in lines]
     searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
     return compare_engines(NativeEngine(model), original, sources, searches, prefix=target.line_prefix)

@@ -73,5 +73,5 @@ def _distill(recipe: Recipe, log: Log) -> None:
     text = experiment.data.train[0].files[0]
     log(f"{recipe.distilled_folder}: translations of {text} by {', '.join(map(str, recipe.teachers))}")
     corpus = SyntheticCorpus(recipe.distilled_folder, text, "source")
-    report = corpus.make(runs, translator, experiment.search, experiment.data.filters)
+    report = corpus.make(runs, translator, translator.search, experiment.data.filters)
     log(f"{recipe.distilled_folder}: {report}")

@@ -18,6 +18,10 @@ from seq2attn.search.strategies import BeamSearch, DiverseBeamSearch, GreedySear
 
 MAX_BEAM_SIZE, MAX_LENGTH, MAX_LENGTH_RATIO = 1000, 2**16, 1000
 """Largest beam size, length and ratio of lengths that a config may have."""
+MIN_AUTO_RATIO = 3.0
+"""Smallest automatic `max_length_ratio`, and that of text that is not known."""
+EXTRA_TOKENS = 10
+"""Tokens that the maximum ratio of lengths allows for any source."""
 MAX_SEARCH_TOKENS = 2**16
 """Tokens that a search may keep for a sentence, over all hypotheses, unless the user set the search."""
 
@@ -39,12 +43,12 @@ class LengthsConfig(Config):
     min_length: NonNegativeInt = 0
     """Minimum tokens of a translation."""
     max_length: int = Field(256, ge=1, le=MAX_LENGTH)
-    """Maximum tokens of a translation."""
+    """Maximum tokens of a translation. Default: that of targets in `data.filters`, from 256 to 1024."""
     min_length_ratio: float = Field(0.0, ge=0, le=MAX_LENGTH_RATIO)
     """Minimum tokens of a translation for each token of the source."""
-    max_length_ratio: Annotated[float, Field(gt=0, le=MAX_LENGTH_RATIO)] | None = 3.0
-    """Maximum tokens of a translation for each token of the source, in addition to 10 for any source; none: no limit by
-    the length of the source."""
+    max_length_ratio: Annotated[float, Field(gt=0, le=MAX_LENGTH_RATIO)] | Literal["auto"] | None = "auto"
+    """Maximum tokens of a translation for each token of the source, in addition to 10 for any source. auto: 3, or what
+    all but a thousandth of the training pairs need, up to twice their mean; none: no limit by the source."""
     long_inputs: LongInputs = "split"
     """Lines with too many tokens: translated sentence by sentence, or their beginning alone."""
     source_language: str = Field("en", pattern="^[a-z]{2,3}$")
@@ -55,15 +59,23 @@ class LengthsConfig(Config):
 
     @model_validator(mode="after")
     def _check_order(self) -> LengthsConfig:
-        bounds = (("min_length", "max_length"), ("min_length_ratio", "max_length_ratio"))
+        bounds = {
+            "length": (self.min_length, self.max_length),
+            "length_ratio": (self.min_length_ratio, self.max_ratio),
+        }
         mistakes = [
-            FieldError(low, f"more than {high}, which is {getattr(self, high)}")
-            for low, high in bounds
-            if getattr(self, high) is not None and getattr(self, low) > getattr(self, high)
+            FieldError(f"min_{name}", f"more than max_{name}, which is {high}")
+            for name, (low, high) in bounds.items()
+            if high is not None and low > high
         ]
         if mistakes:
             raise FieldErrors(mistakes)
         return self
+
+    @property
+    def max_ratio(self) -> float | None:
+        """The maximum ratio as a number; None without a limit."""
+        return MIN_AUTO_RATIO if self.max_length_ratio == "auto" else self.max_length_ratio
 
     def build_penalty(self) -> LengthPenalty:
         """The length penalty."""
@@ -76,8 +88,8 @@ class LengthsConfig(Config):
             return (source.double() * ratio).round(decimals=6)  # 25 * 0.6 is 15
 
         longest = torch.full_like(source, self.max_length)
-        if self.max_length_ratio is not None:
-            longest = longest.minimum((tokens(self.max_length_ratio) + 10).long())
+        if self.max_ratio is not None:
+            longest = longest.minimum((tokens(self.max_ratio) + EXTRA_TOKENS).long())
         shortest = tokens(self.min_length_ratio).ceil().long().clamp(min=self.min_length).minimum(longest)
         return LengthLimits(shortest + 1, longest + 1)
 

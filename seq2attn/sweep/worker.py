@@ -56,8 +56,8 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
     state = list_checkpoints(folder)[-1].train_state
     translator, origin = load_with_origin([run], lambda: Translator.load(folder, experiment.training.device))
     tests = read_sets(experiment.data.test, experiment.evaluation)
-    results = evaluate_run(run, translator, tests, experiment.search)
-    write_reports(run, origin, results, experiment.search, translator.engine.description)
+    results = evaluate_run(run, translator, tests, translator.search)
+    write_reports(run, origin, results, translator.search, translator.engine.description)
     summary = TrainingSummary(
         parameters=count_parameters(translator.model),
         seconds=state.seconds,

@@ -1,4 +1,5 @@
-"""Values of `auto`: the batch size by the size of the corpus, the learning-rate schedule by the length of the training.
+"""Values of `auto`: the batch size by the size of the corpus, the learning-rate schedule by the length of the training,
+and the longest translations by the lengths of the training pairs.
 
 Batches of 4,096 tokens and a warm-up of 4,000 updates are usual for millions of sentence pairs (Vaswani et al. 2017).
 With them, 20 epochs of 10,000 pairs are 900 updates, and the learning rate does not reach its maximum. The values are
@@ -11,9 +12,11 @@ import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from seq2attn.config.duration import SECONDS, Duration
+from seq2attn.search.config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
@@ -32,6 +35,8 @@ MIN_UPDATES = 150
 MAX_RATIO = 4
 """Ratio to the automatic batch size from which a configured one causes a warning."""
 MAX_WARMUP = 4000
+MAX_UNREACHABLE_SHARE = 0.001
+"""Share of the training targets that a search need not be able to produce."""
 DEFAULT_LENGTH = Duration(20, "epochs")
 """Assumed length of a training that has only a time limit."""
 
@@ -76,6 +81,33 @@ def resolve_auto(
         for warning in filter(None, (warmup_warning(config, limit), cosine_warning(config, limit))):
             log(warning)
     return config
+
+
+def resolve_length_ratio(search: SearchConfig, pairs: Lengths, log: Callable[[str], None]) -> SearchConfig:
+    """The search with a number for an automatic `max_length_ratio`, by the lengths of the training pairs.
+
+    Logs a warning if the search cannot produce more than a thousandth of their targets.
+    """
+    source, target = pairs.T
+    most = 1 - MAX_UNREACHABLE_SHARE
+    needed = math.ceil(10 * np.quantile((target - EXTRA_TOKENS) / source, most, method="higher")) / 10
+    if search.lengths.max_length_ratio == "auto":
+        ratio = max(MIN_AUTO_RATIO, min(needed, 2 * float(target.sum() / source.sum()), MAX_LENGTH_RATIO))
+        if ratio > MIN_AUTO_RATIO:
+            log(f"search: at most {ratio:.1f} tokens for each token of the source, by the training text")
+        lengths = search.lengths.model_copy(update={"max_length_ratio": round(ratio, 1)})
+        search = search.model_copy(update={"lengths": lengths})
+    limits = search.lengths.limits(torch.from_numpy(source))
+    num_tokens = torch.from_numpy(target) + 1
+    is_unreachable = (num_tokens > limits.max_length) | (num_tokens < limits.min_length)
+    if (count := int(is_unreachable.sum())) > MAX_UNREACHABLE_SHARE * len(pairs):
+        longest = np.quantile(target, most, method="higher")
+        log(
+            f"warning: {count:,} of the {len(pairs):,} training targets have lengths that `search.lengths` does not"
+            f" allow, so that no translation can be like them; `max_length: {longest}` and `max_length_ratio:"
+            f" {max(needed, MIN_AUTO_RATIO):g}` allow all but a thousandth of the long ones"
+        )
+    return search
 
 
 def _resolve_schedule(schedule: LRScheduleConfig, updates: int, log: Callable[[str], None]) -> LRScheduleConfig:

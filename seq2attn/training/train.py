@@ -21,7 +21,7 @@ from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, UNK
-from seq2attn.training.auto_settings import has_auto, resolve_auto, total_is_auto
+from seq2attn.training.auto_settings import has_auto, resolve_auto, resolve_length_ratio, total_is_auto
 from seq2attn.training.checkpoints.checkpoint import (
     CHECKPOINTS_FOLDER,
     Checkpoint,
@@ -191,7 +191,8 @@ def _build_trainer(
         log(f"batch: {batch.tokens:,} tokens, by the memory of the GPU")
         config = _with_training(config, batch=batch)
     training = resolve_auto(config.training, corpus.lengths[rows], world, state, log)
-    config = config.model_copy(update={"training": training})
+    search = resolve_length_ratio(config.search, train_set.corpus.lengths, log)
+    config = config.model_copy(update={"training": training, "search": search})
     if world.is_main_process:
         run.save_config(config)
     return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop)
@@ -209,6 +210,9 @@ def _resolve_as_before(config: ExperimentConfig, before: ExperimentConfig) -> Ex
     if schedule.kind == before.training.lr_schedule.kind and getattr(schedule, "warmup_updates", None) == "auto":
         warmup = getattr(before.training.lr_schedule, "warmup_updates", "auto")
         config = _with_training(config, lr_schedule=schedule.model_copy(update={"warmup_updates": warmup}))
+    if (lengths := config.search.lengths).max_length_ratio == "auto":
+        lengths = lengths.model_copy(update={"max_length_ratio": before.search.lengths.max_length_ratio})
+        config = config.model_copy(update={"search": config.search.model_copy(update={"lengths": lengths})})
     return config
 
 

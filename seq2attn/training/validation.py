@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import torch
 
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
+from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
 from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.evaluation.metrics import MetricName
@@ -47,8 +49,11 @@ class Validator:
         self.config, self.prepared, self.world = config.validation, prepared, world
         self.compiled = config.compile
         self.precision = config.precision if world.device.type == "cuda" else "float32"
-        self.tokens = config.batch.require_tokens()
+        self.tokens, longest = config.batch.require_tokens(), max(experiment.data.filters.max_lengths)
         self.rows = spread(len(prepared.dev), self.config.max_sentences)
+        # The attention of a pair takes memory by the product of its lengths: at most as that of a batch of long ones.
+        longest = max(longest, math.isqrt(longest * self.tokens))
+        self.pairs = Corpus.from_pairs(split_pairs(prepared.dev, self.rows, longest), 2**31)
         self.samples = [self.rows[place] for place in spread(len(self.rows), self.config.samples)]
         self.translated = self.samples if self.config.metric == "loss" else self.rows
         self.references = [[stream[row] for row in self.rows] for stream in prepared.dev_references]
@@ -88,11 +93,10 @@ class Validator:
         )
 
     def _losses(self, objective: TrainingLoss) -> dict[str, float]:
-        dev, rows = self.prepared.dev, np.array(self.rows)
         smoothed = likelihood = num_tokens = 0.0
-        batches = plan_batches(dev.lengths[rows], tokens=self.tokens, seed=0, epoch=0)
+        batches = plan_batches(self.pairs.lengths, tokens=self.tokens, seed=0, epoch=0)
         for batch in batches[self.world.rank :: self.world.size]:
-            loss = objective(make_batch(dev, rows[batch]).to(self.world.device))
+            loss = objective(make_batch(self.pairs, batch).to(self.world.device))
             smoothed += float(loss.loss)
             likelihood += float(loss.negative_log_likelihood)
             num_tokens += float(loss.num_target_tokens)
@@ -107,6 +111,14 @@ class Validator:
         translations = translator.translate_iterable(lines, checker=InputChecker())
         texts = {row: translation.text for row, translation in zip(rows, translations, strict=True)}
         return {row: text for part in self.world.all_gather(texts) for row, text in part.items()}
+
+
+def split_pairs(corpus: Corpus, rows: Sequence[int], max_length: int) -> Iterator[tuple[list[int], list[int]]]:
+    """The pairs at `rows`; those with more than `max_length` tokens on a side in parts, equal shares of both sides."""
+    for row in rows:
+        count = max(1, -(-int(corpus.lengths[row].max()) // max_length))
+        source, target = ([part.tolist() for part in np.array_split(side, count)] for side in corpus[row])
+        yield from zip(source, target, strict=True)
 
 
 def spread(size: int, count: int | None) -> list[int]:
