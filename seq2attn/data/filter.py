@@ -70,7 +70,8 @@ class FiltersConfig(Config):
             return ""
         row = np.where(is_long, lengths.max(axis=1), 0).argmax()
         sizes = f"{lengths[row, 0]:,} source and {lengths[row, 1]:,} target tokens"
-        return f"{is_long.sum():,} pairs are longer than `data.filters.max_length`, the longest at {source}:{row + 1}, {sizes}"
+        count = f"{is_long.sum():,} of the pairs are longer than `data.filters.max_length`"
+        return f"{count}, the longest at {source}:{row + 1}, {sizes}"
 
     def rejection_reason(self, pair: EncodedPair) -> RejectionReason | None:
         """The reason to leave out a pair, apart from duplicates."""

@@ -118,11 +118,10 @@ def write_long_line(folder, num_words):
 def test_prepare_names_the_longest_line_of_the_dev_set(corpus):
     write_long_line(corpus, 300)
     said, *_ = lengths_of(corpus, WORD_TOKENIZERS)
-    assert (
-        f"dev: 1 pairs are longer than `data.filters.max_length`, the longest at {corpus}/dev.src:4, 300 source" in said
-    )
+    assert "warning: dev: 1 of the pairs are longer than `data.filters.max_length`" in said
+    assert f"the longest at {corpus}/dev.src:4, 300 source and 300 target tokens" in said
     data = content(corpus, "run")["data"] | {"filters": {"max_length": 300}}
-    assert "longest" not in lengths_of(corpus, WORD_TOKENIZERS, data=data)[0]
+    assert "warning" not in lengths_of(corpus, WORD_TOKENIZERS, data=data)[0]
 
 
 def test_the_loss_of_a_long_line_is_that_of_its_parts(corpus):

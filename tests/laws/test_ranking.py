@@ -126,8 +126,7 @@ def test_translations_in_validation_begin_with_the_prefix(run):
     with torch.no_grad():
         model.output_projection.bias[2:4] = -1e4  # no EOS
     prepared = load_prepared(run.folder)
-    target = prepared.target
-    target.line_prefix = (*target.encode("be"),)
+    prepared.target.line_prefix = (*prepared.target.encode("be"),)
     _, result = validate(run, model, prepared=prepared, validation=every(metric="bleu"))
     assert all(text.startswith("be ") for text in result.translations.values())
 
