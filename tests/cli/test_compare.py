@@ -107,6 +107,16 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
     text = invoke_in(folder, "compare", *RUNS, "--html", "page.html").out
     page = (folder / "page.html").read_text(encoding="utf-8")
     found = compared(folder)
+    content = json.loads(re.search(r"const data = (.*);\n", page)[1])  # type: ignore[index]
+    assert content["runs"] == [*RUNS] and content["sets"] == found["sets"]
+    for one in found["sets"]:
+        for run in RUNS:
+            row = " ".join(re.findall(rf"^{run} +(.*)$", text.split(f"{one['name']}, ")[1], re.MULTILINE)[0].split())
+            assert row.startswith(f"{one['scores']['BLEU'][run]['value']:.2f} ± ")
+        for example in one["examples"]:
+            table = text.split(f"\nline {example['line']} ")[1]
+            for run in RUNS:
+                assert re.search(rf"^{run} .* chrF {example['chrf'][run]:.1f}$", table, re.MULTILINE)
     scores = found["sets"][0]["scores"]["BLEU"]
     assert f"{scores['a']['value']:.2f} ± {scores['a']['interval']:.2f}" in text and "p = " in text
     assert found["seeds"] == [["a", "c"]] and "a, c" in text and "± 0.00" in text

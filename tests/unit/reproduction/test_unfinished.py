@@ -1,10 +1,13 @@
 """The report of a reproduction whose trials have finished different seeds."""
 
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets
+from seq2attn.evaluation.metrics import paired_scores
 from seq2attn.reproduction.recipe import load_recipe
 from seq2attn.reproduction.report import write_report
 from seq2attn.reproduction.results import reproduced_scores
@@ -44,6 +47,45 @@ def test_gains_are_over_the_seeds_of_both(
     hours, report = f"{1.5 * len(finished):.1f} hours of training", write_report(recipe)
     for note in (f"Ours: {ours}.", hours, f"Not finished: {missing}.", "Set on the command line: `figures=[]`."):
         assert note in report
+
+
+def test_statistics_and_outcomes_are_over_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds that differ: neither the best nor the widest counts alone, and each row has its own outcome."""
+    monkeypatch.chdir(home(tmp_path / "home"))
+    recipe = load_recipe("configs/reproduce/toy.yaml", ["figures=[]"])
+    experiment = recipe.plan.baseline.experiment
+    tests = read_sets(experiment.data.test, experiment.evaluation)
+    wrong = {("fixed", 1): 1, ("fixed", 2): 14, ("luong", 1): 3, ("luong", 2): 18}
+    summary = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
+    for run in recipe.plan.runs:
+        run.folder.mkdir(parents=True)
+        results = {one.name: result_of(one, wrong[run.trial.name, run.seed]) for one in tests}
+        write_record(run.folder, RunRecord(summary, results))
+    (test,) = (one for one in tests if one.name == "mixed")
+    values, intervals = dict[str, list[float]](), dict[str, list[float]]()
+    for (trial, _), number in wrong.items():
+        system = {"": result_of(test, number).translations}
+        one = paired_scores(test.metrics, system, test.references, ["paper_bleu"])["paper_bleu"][""]
+        values.setdefault(trial, []).append(one.value)
+        intervals.setdefault(trial, []).append(one.interval or 0.0)
+        assert one.value > 0 and one.interval
+    # By the best seed the first would be reached, and by the widest interval the second within it.
+    half = fmean(intervals["luong"])
+    published = {
+        "fixed": {"mixed": fmean(values["fixed"]) + 0.9 * min(max(values["fixed"]) - fmean(values["fixed"]),
+                                                              fmean(intervals["fixed"]))},
+        "luong": {"mixed": fmean(values["luong"]) + (half + max(intervals["luong"])) / 2},
+    }  # fmt: skip
+    config = recipe.config.model_copy(update={"published": published})
+    scores = reproduced_scores(replace(recipe, config=config), read_records(recipe.plan))
+    assert [one.outcome for one in scores] == ["within the interval", "not reached"]
+    for one in scores:
+        found, seeds = one.ours, values[one.trial]
+        assert [*one.by_seed.values()] == pytest.approx(seeds)
+        assert one.interval == pytest.approx(fmean(intervals[one.trial])) != pytest.approx(max(intervals[one.trial]))
+        assert (found.mean, found.std) == pytest.approx((fmean(seeds), stdev(seeds)))
+        assert (found.lowest, found.highest) == pytest.approx((min(seeds), max(seeds)))
+    assert scores[1].gain == pytest.approx(fmean(values["luong"]) - fmean(values["fixed"]))
 
 
 def test_without_a_finished_training_there_is_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,10 @@ from tests.safe.untrained import CONFIG
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
 SENTENCES = 60
-ERROR_RATES = {"a": 0.3, "b": 0.05, "c": 0.9, "d": 0.3, "e": 1.0}
+ERROR_RATES = {
+    "first": {"a": 0.3, "b": 0.05, "c": 0.9, "d": 0.3, "e": 1.0},
+    "second": {"a": 0.05, "b": 0.3, "c": 0.9, "d": 0.05, "e": 1.0},
+}
 """Share of wrong words in the translations of each trial."""
 TESTS = "".join(
     f"    {name}: {{kind: plain, source: {name}.txt, target: {name}.txt}}\n" for name in ("first", "second")
@@ -62,7 +65,8 @@ def record(trial, seed):
     sets = {}
     for name, lines in REFERENCES.items():
         digests = Digests(text_digest(lines), (text_digest(lines),))
-        output = tuple(with_errors(lines, ERROR_RATES[trial], f"{ERROR_RATES[trial]}{seed}{name}"))
+        rate = ERROR_RATES[name][trial]
+        output = tuple(with_errors(lines, rate, f"{rate}{seed}{name}"))
         scores = tuple(METRICS.scores(output, [lines]))
         sets[name] = TestSetResult(name, digests, SENTENCES, scores, (), 2.0 * seed, 99, output, None, ())
     return RunRecord(summary, sets)
@@ -174,7 +178,8 @@ class TestLeaderboard:
                 assert scores.sentences_per_second.mean == pytest.approx(np.mean(speeds))
             assert row.seconds.mean == pytest.approx(np.mean([one.training.seconds for one in records]))
             means[row.name] = row.sets["first"].bleu.mean
-        assert [*means] == sorted("abcd", key=means.get, reverse=True)
+        assert [*means] == sorted("abcd", key=means.get, reverse=True)  # and not by the second
+        assert board.rows[0].sets["second"].bleu.mean < board.rows[1].sets["second"].bleu.mean
         overall = {row.name: row.sets["first"].overall for row in board.rows}
         assert overall["a"] is None and (overall["b"].outcome, overall["c"].outcome) == ("better", "worse")
 
@@ -193,12 +198,9 @@ class TestLeaderboard:
 
     def test_a_mark_needs_several_seeds_and_bleu(self, plan, tmp_path):
         """With one seed, and where no translation is of use, however different the scores are."""
-        for seeds, results, says in (
-            ((1,), {"a": "a", "b": "b"}, "(one seed)"),
-            ((1, 2), {"a": "cc", "d": "ee"}, "(below BLEU 1)"),
-        ):
-            folder = tmp_path / says
-            some = load_plan(plan.path, [f"folder={folder}", f"seeds={[*seeds]}"])
+        cases = ((1,), {"a": "a", "b": "b"}, "(one seed)"), ((1, 2), {"a": "cc", "d": "ee"}, "(below BLEU 1)")
+        for seeds, results, says in cases:
+            some = load_plan(plan.path, [f"folder={tmp_path / says}", f"seeds={[*seeds]}"])
             for run in some.runs:
                 if found := results.get(run.trial.name):
                     write_record(run.folder, record(found[run.seed - 1], run.seed))

@@ -40,6 +40,25 @@ def test_gpus_are_assigned_in_turn(tmp_path, monkeypatch, gpus, expected):
     assert Counter((run.folder / SWEEP_LOG).read_text().removeprefix("GPU").strip() for run in runs) == expected
 
 
+@pytest.mark.parametrize(("setting", "cores", "jobs", "threads"), [
+    (None, 8, 1, 8), (None, 8, 2, 4), (None, 8, 3, 2), (None, 2, 4, 1), ("3", 8, 2, 3), ("", 8, 2, 4),
+])  # fmt: skip
+def test_threads_are_shared_by_the_trainings(tmp_path, monkeypatch, setting, cores, jobs, threads):
+    """Other tests set OMP_NUM_THREADS."""
+    script = tmp_path / "script"
+    script.write_text('#!/bin/sh\necho "$OMP_NUM_THREADS"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {*range(cores)}, raising=False)
+    if setting is None:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    else:
+        monkeypatch.setenv("OMP_NUM_THREADS", setting)
+    read, _ = os.pipe()
+    assert [one.exit_code for one in run_all([Run(tmp_path)], jobs, read)] == [0]
+    assert (tmp_path / SWEEP_LOG).read_text().split() == [str(threads)]
+
+
 def test_the_reason_of_a_failure_is_that_of_the_last_session(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "false")  # fails without a word
     (tmp_path / SWEEP_LOG).write_text("error: no space\n")

@@ -162,6 +162,19 @@ def test_bleu_by_length_is_drawn(tmp_path: Path):
     assert "source length in characters" in text and all(name in text for name in lines)
 
 
+def test_places_of_a_line_are_lengths_and_scores(tmp_path: Path):
+    """The mean length of a bucket, which is neither its number nor its middle, to the right, and BLEU upward."""
+    points = {(2.0, 10.0), (4.0, 30.0), (13.5, 25.0), (40.0, 5.0)}
+    buckets = [LengthBucket(int(x) - 1, int(x) + 9, 30, x, Score("BLEU", y, "")) for x, y in sorted(points)]
+    draw_bleu_by_length({"name": buckets}, tmp_path / "length.svg")
+    text = (tmp_path / "length.svg").read_text(encoding="utf-8")
+    uses = re.findall(r'<use xlink:href="#\w+" x="([\d.]+)" y="([\d.]+)" style="fill: (#\w+)', text)
+    found = [(float(x), -float(y)) for x, y, color in uses if color.upper() == COLORS[0]][: len(points)]
+    for drawn, given in zip(zip(*found, strict=True), zip(*sorted(points), strict=True), strict=True):
+        steps, expected = np.diff(drawn), np.diff(given)
+        assert steps / steps[0] == pytest.approx(expected / expected[0], rel=1e-3) and steps[0] * expected[0] > 0
+
+
 def test_each_test_set_of_bleu_by_length_has_its_own_counts(tmp_path: Path):
     short, long = (
         [LengthBucket(start, start + 4, count, start + 2, Score("BLEU", 30, "")) for start, count in buckets]
