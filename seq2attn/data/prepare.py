@@ -12,7 +12,7 @@ data/prepared.json       written last: fingerprint of the text and config that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing_extensions import TypedDict
 
 from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
-from seq2attn.data.filter import EncodedPair, FilterReport, PairFilter
+from seq2attn.data.filter import EncodedPair, PairFilter
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.inspection import (
     CorpusInspector,
@@ -61,8 +61,6 @@ from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer, load_to
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
-MAX_FILTERED_SHARE = 0.1
-"""Share of the pairs of a training corpus above which their filtering is a warning."""
 Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
@@ -121,13 +119,13 @@ def prepare(
     def training_pairs() -> Iterator[EncodedPair]:
         for corpus, name, size in zip(data.train, names, train_sizes, strict=True):
             yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, size)))
-            parts.append(_training_part(corpus, pair_filter.report))
+            parts.append(TrainingPart.of_corpus(corpus, pair_filter.report))
 
     has_alignments = any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train)
     _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=has_alignments)
     dev_inspector = _save_dev(data, tokenizers, dev_size, folder, log)
     for name, part in zip(names, parts, strict=True):
-        log(_describe(name, part, parts))
+        log(part.describe(name, parts))
     save_hashes(pair_filter.hashes, folder)
     train = _with_earlier(inspector.report(), folder if keep_tokenizers else text.run_dir)
     _report(train, dev_inspector.report(pair_filter.hashes), pair_filter.hashes, data.test, folder, log)
@@ -261,28 +259,6 @@ def _count_pairs(corpus: CorpusConfig) -> int:
     if isinstance(corpus, PlainTextConfig) and corpus.references:
         return len(read_references(corpus, [target for _, target in read_pairs(corpus)])[0])
     return sum(1 for _ in read_pairs(corpus))
-
-
-def _training_part(corpus: CorpusConfig, report: FilterReport) -> TrainingPart:
-    """Raises DataError for a corpus without a pair in an epoch."""
-    part = TrainingPart(report, corpus.repeat)
-    if not part.report.num_kept:
-        raise DataError(f"{corpus.files[0]}: no pair is left to train on: {part.report}; see `data.filters`")
-    if not part.num_pairs_per_epoch:
-        raise DataError(
-            f"{corpus.files[0]}: {part.report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"
-        )
-    return part
-
-
-def _describe(name: str, part: TrainingPart, parts: Sequence[TrainingPart]) -> str:
-    """The counts of filters of a training corpus; of several also the share of an epoch."""
-    line = f"{name}: {part.report}"
-    if len(parts) > 1:
-        share = part.num_pairs_per_epoch / sum(part.num_pairs_per_epoch for part in parts)
-        line += f"; each {part.repeat:g} times an epoch, {share:.1%} of its pairs"
-    has_few = part.report.num_kept < (1 - MAX_FILTERED_SHARE) * part.report.num_read
-    return f"warning: {line}" if has_few else line
 
 
 def _encode(corpus: CorpusConfig, tokenizers: Tokenizers, name: str, size: int) -> Iterator[EncodedPair]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -12,10 +12,13 @@ import numpy as np
 from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, TextPair, read_text_pairs
 from seq2attn.data.filter import FilterReport
-from seq2attn.data.readers import Repeat
+from seq2attn.data.readers import CorpusConfig, Repeat
 from seq2attn.data.word_alignment import pair_word_ids
+from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
 
+MAX_FILTERED_SHARE = 0.1
+"""Share of the pairs of a training corpus above which their filtering is a warning."""
 CHUNK = 10_000
 """Number of pairs that are segmented at random at a time, and whose text is in memory."""
 
@@ -26,6 +29,27 @@ class TrainingPart:
 
     report: FilterReport
     repeat: Repeat = 1
+
+    @classmethod
+    def of_corpus(cls, corpus: CorpusConfig, report: FilterReport) -> TrainingPart:
+        """The part of a corpus. Raises DataError for one without a pair in an epoch."""
+        part = cls(report, corpus.repeat)
+        if not report.num_kept:
+            raise DataError(f"{corpus.files[0]}: no pair is left to train on: {report}; see `data.filters`")
+        if not part.num_pairs_per_epoch:
+            raise DataError(
+                f"{corpus.files[0]}: {report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"
+            )
+        return part
+
+    def describe(self, name: str, parts: Sequence[TrainingPart]) -> str:
+        """The counts of filters; of one of several `parts` also its share of an epoch."""
+        line = f"{name}: {self.report}"
+        if len(parts) > 1:
+            share = self.num_pairs_per_epoch / sum(part.num_pairs_per_epoch for part in parts)
+            line += f"; each {self.repeat:g} times an epoch, {share:.1%} of its pairs"
+        has_few = self.report.num_kept < (1 - MAX_FILTERED_SHARE) * self.report.num_read
+        return f"warning: {line}" if has_few else line
 
     @property
     def num_pairs_per_epoch(self) -> int:
