@@ -198,6 +198,18 @@ def test_a_sweep_and_its_trainings_end_when_another_takes_its_place(
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+@pytest.mark.parametrize("failing", ["fixed", "luong"])
+def test_one_failure_of_several_trainings_is_a_failure(
+    swept: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None, failing: str
+) -> None:
+    """Also if the others, before or after it, are finished."""
+    shutil.copytree(swept[0], tmp_path, dirs_exist_ok=True)
+    (tmp_path / f"runs/sweep/trials/{failing}/seed-1/result.json").unlink()
+    done = invoke("sweep", "sweep.yaml", code=1)
+    assert f"1 training failed:\n  {failing} seed 1: " in done.err
+    assert f"Not finished: {failing} seed 1." in done.out
+
+
 def test_a_dry_run_trains_nothing(invoke: Invoke, tmp_path: Path) -> None:
     home(tmp_path)
     output = invoke("sweep", "sweep.yaml", "--dry-run").out
