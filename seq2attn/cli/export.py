@@ -31,7 +31,8 @@ def export(
     """Export a trained model to another inference engine or to Hugging Face's transformers and peft, and verify it.
 
     Both engines translate the same sentences, and the command reports the share of equal tokens and the difference of
-    scores. In float32 at least 99 % of the tokens must be equal; otherwise the command fails and writes nothing.
+    scores. In float32 at least 99 % of the tokens must be equal in greedy search, and the log-probabilities to 0.01;
+    otherwise the command fails and writes nothing. Beams of other programs may differ.
 
     \b
     Examples:

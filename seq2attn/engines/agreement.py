@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
+import numpy as np
+import torch
+
 from seq2attn.engines.base import Engine
 from seq2attn.errors import UserError
 from seq2attn.io.tables import format_table
@@ -15,7 +18,9 @@ from seq2attn.search.translate_ids import NOT_FINITE, Hypothesis, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS
 
 MIN_AGREEMENT = 0.99
-"""Share of equal tokens that a float32 export needs."""
+"""Share of equal tokens in greedy search that float32 weights need."""
+MAX_FORCED_DIFFERENCE = 0.01
+"""Largest difference of the log-probabilities of a sentence in float32."""
 MAX_BATCH_TOKENS = 4096
 
 
@@ -56,9 +61,24 @@ class AgreementReport:
     mean_forced_difference: float
 
     @property
-    def min_token_agreement(self) -> float:
-        """The smallest share of equal tokens of all searches."""
-        return min(one.token_agreement for one in self.searches)
+    def other_searches(self) -> str | None:
+        """A note on searches that find other translations; None without one."""
+        others = [one for one in self.searches if one.token_agreement < MIN_AGREEMENT]
+        shares = ", ".join(f"{one.token_agreement:.2%} of the tokens in {one.search}" for one in others)
+        return f"the searches differ, and agree in {shares}; probabilities are the same" if others else None
+
+    def check(self, problem: str) -> None:
+        """Raises UserError with the `problem` unless greedy search and log-probabilities are those of the same model.
+
+        Beams of other programs may end differently.
+        """
+        agreement, difference = self.searches[0].token_agreement, self.max_forced_difference
+        if agreement >= MIN_AGREEMENT and difference <= MAX_FORCED_DIFFERENCE:
+            return
+        raise UserError(
+            f"{problem}, so nothing was left behind: {agreement:.2%} of the tokens agree in greedy search, expected"
+            f" {MIN_AGREEMENT:.0%}, and log-probabilities to {difference:.1e}, expected {MAX_FORCED_DIFFERENCE}\n{self}"
+        )
 
     def __str__(self) -> str:
         rows = [("search", "sentences", "tokens", "same", "score: largest", "mean difference")]
@@ -80,8 +100,9 @@ def compare_engines(
 ) -> AgreementReport:
     """Agreement of two engines on `sources` in each of the named `searches`; all translations begin with `prefix`.
 
-    Forced decoding is compared on the translations of the native engine by the first search. Raises UserError if an
-    engine gives no finite log-probabilities for a source.
+    Forced decoding is compared on the translations of the native engine by the first search. The log-probabilities of
+    all translations of the other engine are compared with it too: another search does not change them. Raises UserError
+    if an engine gives no finite log-probabilities for a source.
     """
     prefixes = [prefix] * len(sources)
     hypotheses = [
@@ -94,11 +115,29 @@ def compare_engines(
     names = [name for name, _ in searches]
     pairs = [(ids, best[0].tokens) for ids, best in zip(sources, hypotheses[0][0], strict=True) if len(ids)]
     forced = [map(sum, engine.token_log_probs(pairs, budget=MAX_BATCH_TOKENS)) for engine in (native, exported)]
-    difference = _max_and_mean_difference(list(zip(*forced, strict=True)))
+    log_probs = list(zip(*forced, strict=True))
+    for (_, search), found in zip(searches, hypotheses[1], strict=True):
+        log_probs += _searched_and_forced(native, sources, search, [best[0] for best in found])
+    difference = _max_and_mean_difference(log_probs)
     return AgreementReport(tuple(map(SearchAgreement.from_hypotheses, names, *hypotheses)), *difference)
 
 
+def _searched_and_forced(
+    native: Engine, sources: TokenIds, search: SearchConfig, found: Sequence[Hypothesis]
+) -> list[tuple[float, float]]:
+    """The log-probability of each hypothesis, and that by `native`; of the longest ones it may be without EOS."""
+    longest = (search.lengths.limits(torch.tensor([len(ids) for ids in sources])).max_length - 1).tolist()
+    rows = [row for row, ids in enumerate(sources) if len(ids)]
+    forced = native.token_log_probs([(sources[row], found[row].tokens) for row in rows], budget=MAX_BATCH_TOKENS)
+    pairs = []
+    for row, log_probs in zip(rows, forced, strict=True):
+        total, is_longest = found[row].log_prob, len(found[row].tokens) >= longest[row]
+        totals = [sum(log_probs), *[sum(log_probs[:-1])] * is_longest]
+        pairs.append((total, min(totals, key=lambda one, total=total: abs(one - total))))
+    return pairs
+
+
 def _max_and_mean_difference(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Largest and mean difference within pairs; 0 without pairs."""
-    differences = [abs(one - other) for one, other in pairs]
-    return max(differences, default=0.0), sum(differences) / max(len(differences), 1)
+    """Largest and mean difference within pairs, NaN if one is; 0 without pairs."""
+    differences = np.abs([one - other for one, other in pairs] or [0.0])
+    return float(differences.max()), float(differences.mean())

@@ -130,7 +130,8 @@ def _verification(report: AgreementReport) -> str:
         f"- {one.search}: {one.token_agreement:.2%} of the tokens are equal in {one.sentences:,} sentences"
         for one in report.searches
     )
-    return f"Before the export was kept, it and the original model translated the same sentences:\n\n{lines}"
+    note = f"\n\nNote: {report.other_searches}." if report.other_searches else ""
+    return f"Before the export was kept, it and the original model translated the same sentences:\n\n{lines}{note}"
 
 
 def _limits(experiment: ExperimentConfig) -> str:

@@ -114,7 +114,7 @@ def test_options_that_an_engine_lacks_have_their_default_in_verification_and_com
     run = untrained(tmp_path, TRANSFORMER_CONFIG.replace("beam, beam_size: 3, lengths: {max_length: 9}", search))
     save_weights(run, 1)
     where = tmp_path / "exported"
-    assert export_run(run, TARGET, where).min_token_agreement == 1
+    assert [one.token_agreement for one in export_run(run, TARGET, where).searches] == [1, 1]
     warning = capsys.readouterr().err
     assert re.findall("`search.([a-z_.]+)`: ", warning) == lacking
     assert warning.endswith("; verified with the default\n") == bool(lacking)

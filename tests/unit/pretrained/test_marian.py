@@ -1,6 +1,7 @@
 """An imported Marian model has the logits and the translations of the original in `transformers`."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from seq2attn.engines.agreement import AgreementReport, SearchAgreement
 from seq2attn.errors import UserError
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.import_run import check_agreement, import_run
+from seq2attn.pretrained.import_run import import_run
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
@@ -118,13 +119,14 @@ def test_dropout_is_imported_by_its_place(sentence: Path, tmp_path: Path) -> Non
     assert model.decoder.attention.dropout == 0.2
 
 
-def test_a_model_that_differs_from_the_original_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_differs_from_the_original_is_refused() -> None:
     greedy = SearchAgreement("greedy", 9, 0.995, 0.9, 0, 0)
     beam = replace(greedy, search="beam", token_agreement=0.9)
-    check_agreement(AgreementReport((greedy, beam), 0.001, 0), tmp_path)
+    AgreementReport((greedy, beam), 0.001, 0).check("it")
     for report in (
         AgreementReport((replace(greedy, token_agreement=0.98), beam), 0, 0),
         AgreementReport((greedy, beam), 0.1, 0),
+        AgreementReport((greedy, beam), math.nan, 0),
     ):
         with pytest.raises(UserError, match="does not translate as the original"):
-            check_agreement(report, tmp_path)
+            report.check("it does not translate as the original")
