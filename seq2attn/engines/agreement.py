@@ -133,7 +133,7 @@ def _searched_and_forced(
     for row, log_probs in zip(rows, forced, strict=True):
         total, is_longest = found[row].log_prob, len(found[row].tokens) >= longest[row]
         totals = [sum(log_probs), *[sum(log_probs[:-1])] * is_longest]
-        pairs.append((total, min(totals, key=lambda one, total=total: abs(one - total))))
+        pairs.append((total, min((abs(one - total), one) for one in totals)[1]))
     return pairs
 
 

@@ -107,10 +107,12 @@ class EngineError(UserError):
 
 
 def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]) -> None:
-    """Raises ConfigError for a search of the run's config that an engine does not support."""
+    """Raises ConfigError for a search of the run's config that an engine does not support, UserError for --mbr."""
     try:
         engine.translate([], search, budget=1)
     except EngineError as error:
+        if search.mbr and not run.load_config(overrides, ["search"]).search.mbr:
+            raise UserError(f"--mbr: {error}") from None
         raise run.config_error(error.errors, overrides) from None
 
 

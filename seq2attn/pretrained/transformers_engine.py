@@ -54,9 +54,16 @@ class TransformersEngine:
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
-        """The best hypothesis of each source, by a beam that ends when no other can become better."""
+        """The best hypothesis of each source, by a beam that ends when no other can become better.
+
+        Raises: UserError for phrases, and options of the search that are not compared.
+        """
         from transformers import GenerationConfig
 
+        options = search.model_dump(exclude={"kind", "beam_size", "patience", "lengths"}, exclude_defaults=True)
+        options |= search.lengths.model_dump(include={"min_length", "min_length_ratio"}, exclude_defaults=True)
+        if sources and (phrases or options or search.kind == "sample" or search.lengths.length_penalty == "gnmt"):
+            raise UserError("transformers is compared in plain greedy and beam search only")
         lengths = torch.tensor([len(source) for source in sources])
         limits = search.lengths.limits(lengths).max_length.tolist()
         output = []

@@ -115,6 +115,11 @@ def test_unsupported_options_have_a_place(exported: tuple[Path, Done], invoke: I
     error = invoke("translate", run, *ENGINE, *option, "rot", "-o", "out", code=2).err
     assert error.startswith("<command line>:1:33: `search.lengths.min_length_ratio`: ctranslate2 ")
     assert [*tmp_path.iterdir()] == []
+    for command in ("translate", "evaluate"):
+        error = invoke(command, run, *ENGINE, "--mbr", "4", code=2).err
+        assert error.startswith(
+            "error: --mbr: the engine ctranslate2 does not support this search: `search.kind`: ctransl"
+        )
     error = invoke("evaluate", run, *ENGINE, "--set", "search={kind: sample}", code=2).err
     assert "`search.kind`: ctranslate2 samples without `search.seed`" in error
     error = invoke("export", untrained(tmp_path).folder, "exported", "--to", "ctranslate2", code=2).err
