@@ -25,7 +25,7 @@ from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_wit
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
-from seq2attn.io.files import check_output, text_output
+from seq2attn.io.outputs import check_output, text_output
 from seq2attn.io.tables import format_table
 from seq2attn.io.terminal import print_warnings
 from seq2attn.models import Seq2Seq
@@ -109,13 +109,13 @@ def _require_finite(pairs: Iterable[WordAttention | None]) -> Iterator[WordAtten
         yield weights
 
 
-def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> None:
+def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None, *, overwrite: bool = False) -> None:
     """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments.
 
     Raises UserError for an output that would replace an input, for a tag that the model does not know, and after the
     last pair if the model gives no finite log-probabilities for some, which have no links.
     """
-    check_output(to, *corpus.files)
+    check_output(to, "align", *corpus.files, overwrite=overwrite)
     check_tag(aligner.tokenizers[0], corpus.tag)
     pairs = list(read_pairs_with_alignments(corpus))
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
@@ -133,7 +133,7 @@ def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None) -> N
         links = head.links(weights) if head else []
         lines.append(format_pharaoh(links) + "\n")
         rate += AlignmentErrorRate.from_links(links, gold) if gold else AlignmentErrorRate()
-    with text_output(to) as file:
+    with text_output(to, "align") as file:
         file.writelines(lines)
     check_finite(not_finite)
     if corpus.alignment is not None:

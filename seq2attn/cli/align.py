@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir, Tag, To
+from seq2attn.cli.options import AllowCode, Device, OutputFile, Overwrite, RunDir, Tag, To
 
 
 def align(
@@ -16,6 +16,7 @@ def align(
     source: Annotated[Path | None, typer.Option(help="Text in the source language.", metavar="FILE")] = None,
     target: Annotated[Path | None, typer.Option(help="Its translation, line by line.", metavar="FILE")] = None,
     output_file: OutputFile = None,
+    overwrite: Overwrite = False,
     gold: Annotated[
         Path | None, typer.Option(help="Gold alignments (`0-0 1-2`, possible `1?2`) to compare with.", metavar="FILE")
     ] = None,
@@ -59,4 +60,4 @@ def align(
     elif corpus is None:
         raise UserError("give --source and --target")
     else:
-        align_files(Aligner.load(run, device, to), corpus, output_file)
+        align_files(Aligner.load(run, device, to), corpus, output_file, overwrite=overwrite)

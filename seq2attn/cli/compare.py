@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import AllowCode, RunDirs, Tag
+from seq2attn.cli.options import AllowCode, Overwrite, RunDirs, Tag
 
 
 def compare(
@@ -33,6 +33,7 @@ def compare(
         Literal["text", "markdown", "json"], typer.Option("--format", help="Format of the output.")
     ] = "text",
     html: Annotated[Path | None, typer.Option(help="Write a page for the browser too.", metavar="FILE")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Compare evaluated runs: significance, BLEU by length, words by frequency, sentences that differ most.
 
@@ -47,14 +48,15 @@ def compare(
     from seq2attn.errors import UserError
     from seq2attn.evaluation.compare import compare_translations
     from seq2attn.evaluation.compare_report import comparison_html, comparison_text
-    from seq2attn.io.files import output
+    from seq2attn.io.outputs import check_output, output
 
     if len(runs) < 2 or len({run.resolve() for run in runs}) < len(runs):
         raise UserError("give two or more different run directories")
+    check_output(html, "compare", source, *(reference or ()), overwrite=overwrite)
     comparison = compare_translations(runs, source, tuple(reference or ()), tag, test=test, num_examples=examples)
     if html is not None:
         html.parent.mkdir(parents=True, exist_ok=True)
-        with output(html) as file:
+        with output(html, "compare") as file:
             file.write(comparison_html(comparison).encode())
     if output_format == "json":
         typer.echo(json.dumps(asdict(comparison), ensure_ascii=False, indent=1))

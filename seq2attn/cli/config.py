@@ -6,7 +6,7 @@ import json
 
 import typer
 
-from seq2attn.cli.options import AllowCode, ConfigPath, ConfigPaths, OutputFile, Overrides
+from seq2attn.cli.options import AllowCode, ConfigPath, ConfigPaths, OutputFile, Overrides, Overwrite
 from seq2attn.errors import ConfigError
 
 
@@ -53,7 +53,7 @@ def show(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> Non
     typer.echo(dump(load_config(config, overrides)), nl=False)
 
 
-def schema(output: OutputFile = None) -> None:
+def schema(output: OutputFile = None, overwrite: Overwrite = False) -> None:
     """Print the JSON Schema of configs, for editors.
 
     \b
@@ -64,7 +64,8 @@ def schema(output: OutputFile = None) -> None:
     """
     from seq2attn.config.load import json_schema
     from seq2attn.experiment import ExperimentConfig
-    from seq2attn.io.files import text_output
+    from seq2attn.io.outputs import check_output, text_output
 
-    with text_output(output) as file:
+    check_output(output, "config schema", overwrite=overwrite)
+    with text_output(output, "config schema") as file:
         file.write(json.dumps(json_schema(ExperimentConfig), indent=2, ensure_ascii=False) + "\n")

@@ -21,6 +21,7 @@ from seq2attn.cli.options import (
     LongInputs,
     MinimumBayesRisk,
     Overrides,
+    Overwrite,
     Precision,
     ReplaceUnknown,
     Rerank,
@@ -69,6 +70,7 @@ def evaluate(
     plot: Annotated[
         Path | None, typer.Option(help="Plot BLEU by source length: FILE.png, .svg or .pdf.", metavar="FILE")
     ] = None,
+    overwrite: Overwrite = False,
     long_inputs: LongInputs = None,
     engine: EngineName = "native",
     export_dir: ExportDir = None,
@@ -94,10 +96,10 @@ def evaluate(
     from seq2attn.inference.reranking import parse_rerank_runs
     from seq2attn.sweep.significance import format_differences
     from seq2attn.visualization.curves import draw_bleu_by_length
-    from seq2attn.visualization.figure import check_picture
+    from seq2attn.visualization.figure import check_drawing
 
     if plot is not None:
-        check_picture(plot)
+        check_drawing(plot, source, *(reference or ()), overwrite=overwrite)
     options = EvaluateOptions(
         source=source,
         references=tuple(reference or ()),

@@ -76,6 +76,10 @@ OutputFile: TypeAlias = Annotated[
     ),
 ]
 
+Overwrite: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an output file that is not what an earlier call wrote.")
+]
+
 Beam: TypeAlias = Annotated[int | None, typer.Option(min=1, max=1000, metavar="N", help="Beam search with N beams.")]
 
 Greedy: TypeAlias = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, OutputFile, RunDir, Tag, To
+from seq2attn.cli.options import AllowCode, Device, OutputFile, Overwrite, RunDir, Tag, To
 
 
 def score(
@@ -16,6 +16,7 @@ def score(
     source: Annotated[Path, typer.Option(help="Text in the source language.", metavar="FILE")],
     target: Annotated[Path, typer.Option(help="Its translation, line by line.", metavar="FILE")],
     output_file: OutputFile = None,
+    overwrite: Overwrite = False,
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Add each token with its log-probability, EOS last.")
     ] = False,
@@ -50,4 +51,4 @@ def score(
         pair = translate_into(*pair, to)
     check_tag(pair[0], tag)
     corpus = PlainTextConfig.of_files(source, target, tag=tag)
-    score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token)
+    score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token, overwrite=overwrite)

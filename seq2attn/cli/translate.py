@@ -21,6 +21,7 @@ from seq2attn.cli.options import (
     MinimumBayesRisk,
     OutputFile,
     Overrides,
+    Overwrite,
     Precision,
     ReplaceUnknown,
     Rerank,
@@ -46,6 +47,7 @@ def translate(
         typer.Option("--input", "-i", help="Translate the lines of FILE (-: standard input).", metavar="FILE"),
     ] = None,
     output_file: OutputFile = None,
+    overwrite: Overwrite = False,
     beam: Beam = None,
     greedy: Greedy = False,
     mbr: MinimumBayesRisk = None,
@@ -121,8 +123,8 @@ def translate(
         attention=attention,
         attention_selection=AttentionSelection(attention_kind, layer, head, whole_words, color_scale),
         tag=tag,
+        overwrite=overwrite,
     )
-    options.check()
     folder = RunDirectory(run)
     search = folder.load_config(overrides, ["search"]).search
     search = resolve_search(search, beam=beam, greedy=greedy, mbr=mbr, long_inputs=long_inputs, overrides=overrides)

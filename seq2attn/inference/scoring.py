@@ -14,7 +14,7 @@ from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
-from seq2attn.io.files import check_output, text_output
+from seq2attn.io.outputs import check_output, text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import json_line
 from seq2attn.models import Seq2Seq
@@ -68,17 +68,18 @@ def score_files(
     *,
     as_json: bool = False,
     per_token: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """Write a line for each pair of a corpus to a file or to standard output, and a summary to standard error.
 
     Both files are read completely first, so that files of different lengths are refused. Raises: DataError; UserError
     for an output that would replace an input, and after the last pair if some have no finite log-probability.
     """
-    check_output(to, *corpus.files)
+    check_output(to, "score", *corpus.files, overwrite=overwrite)
     pairs = list(corpus.pairs())
     print_warnings(_warnings(run, tokenizers, pairs, corpus.tag))
     log_probs, not_finite = list[float](), list[int]()
-    with text_output(to) as file:
+    with text_output(to, "score") as file:
         for number, pair in enumerate(score_pairs(model, tokenizers, pairs, corpus.tag), start=1):
             file.write(_format(pair, as_json=as_json, per_token=per_token))
             log_probs += pair.token_log_probs

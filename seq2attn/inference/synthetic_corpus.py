@@ -38,12 +38,12 @@ from seq2attn.io.files import (
     parse_json,
     read_object,
     remove_temporary,
-    text_output,
     validate,
     write_bytes,
     write_json,
 )
 from seq2attn.io.lock import LOCK_FILE, lock_directory
+from seq2attn.io.outputs import text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
 from seq2attn.run_directory import RunDirectory

@@ -16,14 +16,14 @@ from seq2attn.inference.glossary import TermCounts, load_glossary
 from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
-from seq2attn.io.files import STANDARD_STREAM, check_output, text_output
+from seq2attn.io.outputs import STANDARD_STREAM, check_output, text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import BOM, json_line, open_lines, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.config import SearchConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.visualization.attention import PAGE, AttentionSelection, attention_text, draw_attention, is_page
-from seq2attn.visualization.figure import check_picture
+from seq2attn.visualization.figure import check_drawing
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,19 @@ class TranslateOptions:
     attention: str | None
     attention_selection: AttentionSelection
     tag: str | None
+    overwrite: bool = False
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raises UserError for options that exclude each other, or need another."""
         if self.sentences and self.input_file is not None:
             raise UserError("give sentences or --input, not both")
-        check_output(self.output_file, self.input_file, self.glossary)
+        inputs = self.input_file, self.glossary
+        check_output(self.output_file, "translate", *inputs, overwrite=self.overwrite)
         if self.attention is None:
             if self.attention_selection != AttentionSelection():
                 raise UserError("options of the attention picture need its file: --attention FILE")
-        elif self.attention != "-" and not self.draws_html:
-            check_picture(Path(self.attention), others=(PAGE,))
+        elif self.attention != "-":
+            check_drawing(Path(self.attention), *inputs, page=(PAGE,), overwrite=self.overwrite)
 
     @property
     def draws_html(self) -> bool:
@@ -74,7 +76,7 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
         select(translator.attention_weights("", ""))
     with ExitStack() as stack:
         batches = _read_input(options, stack)
-        out = stack.enter_context(text_output(options.output_file))
+        out = stack.enter_context(text_output(options.output_file, "translate"))
         weights, not_finite = _translate(translator, search, batches, out, options, folder)
     if options.draws_html and (weights or not not_finite):
         _draw(weights, options, folder)

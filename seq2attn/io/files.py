@@ -7,23 +7,19 @@ once another folder is in its place.
 
 from __future__ import annotations
 
-import codecs
 import errno
-import gzip
 import hashlib
 import json
-import lzma
 import os
 import re
 import secrets
 import shutil
 import stat
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -35,8 +31,6 @@ MAX_FILE_BYTES = 2**25
 """Maximum size of a file that is read into memory: a vocabulary of a million words has half of it."""
 MAX_JSON_BYTES, MAX_JSON_VALUES = 2**20, 2**21
 """Maximum size of a JSON file other than a vocabulary, and number of values in any: one takes up to 100 bytes."""
-STANDARD_STREAM = Path("-")
-"""The path that means standard input or output on the command line."""
 FORMAT_VERSION = 1
 """Version of run directories, exports, prepared data and sweep results."""
 TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.(partial|removed)$")
@@ -135,53 +129,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def output(path: Path) -> Iterator[BinaryIO]:
-    """A file that the user named, written by `atomic_path`; a device or a pipe is opened directly.
-
-    Raises: UserError when it cannot be written.
-    """
-    with ExitStack() as stack:
-        try:
-            # A pipe, such as /dev/fd/63 of `>(...)`, resolves to a name that no file has.
-            is_special = path.exists() and not path.is_file()
-            partial = path if is_special else stack.enter_context(atomic_path(path.resolve()))  # behind a link
-            file = stack.enter_context(partial.open("wb"))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-        except RuntimeError as error:  # links in a circle
-            raise UserError(f"{path}: cannot be written: {error}") from None
-        yield file
-
-
-def check_output(path: Path | None, *inputs: Path | None) -> None:
-    """Raises UserError for an output that would replace one of the inputs."""
-    if path is not None and path.is_file() and any(one and one.exists() and path.samefile(one) for one in inputs):
-        raise UserError(f"{path}: is an input of this command too; give another --output")
-
-
-@contextmanager
-def text_output(path: Path | None) -> Iterator[TextIO | codecs.StreamWriter]:
-    """Standard output, for None and `-`, or the text of a file as `output` writes it, compressed for .gz and .xz."""
-    if path is None or path == STANDARD_STREAM:
-        yield sys.stdout
-        sys.stdout.flush()
-    else:
-        with output(path) as file, _compressed(file, path.suffix) as stream:
-            yield codecs.getwriter("utf-8")(stream)
-
-
-def _compressed(file: BinaryIO, suffix: str) -> AbstractContextManager[Any]:
-    """A stream that compresses into `file`, if a name with this suffix is read so."""
-    match suffix:
-        case ".gz":
-            return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
-        case ".xz":
-            return lzma.LZMAFile(file, "wb")
-        case _:
-            return nullcontext(file)
 
 
 def sha256_of(path: Path) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2attn.errors import UserError
-from seq2attn.io.files import output
+from seq2attn.io.outputs import output
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.visualization.attention_map import (
     DEFAULT_COLOR_SCALE,
@@ -19,7 +19,7 @@ from seq2attn.visualization.attention_map import (
     ColorScale,
     scale_weights,
 )
-from seq2attn.visualization.figure import check_picture
+from seq2attn.visualization.figure import DRAWING, check_picture
 from seq2attn.visualization.heatmap import draw_heatmap
 from seq2attn.visualization.html_page import attention_html
 from seq2attn.visualization.text_heatmap import COLUMNS, heatmap_text, legend_text
@@ -106,7 +106,7 @@ def draw_attention(
         maps = [selection.select_all(sentence) for sentence in sentences]
         page = attention_html(maps, run=run_name, color_scale=selection.color_scale)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with output(path) as file:
+        with output(path, DRAWING) as file:
             file.write(page.encode())
         return
     check_picture(path, others=(PAGE,))

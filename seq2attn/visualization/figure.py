@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import unicodedata
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2attn.errors import UserError
-from seq2attn.io.files import output
+from seq2attn.io.outputs import check_output, output
 from seq2attn.io.terminal import print_warnings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DRAWING = "a drawing"
+"""The writer of pictures and pages, for `check_output`."""
 SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito's colors without yellow: distinguishable with color blindness, dark enough for lines on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -37,6 +39,13 @@ def check_picture(path: Path, *, others: tuple[str, ...] = ()) -> None:
         raise UserError(f"{path}: cannot draw a `{path.suffix}` file; use one of {known}")
     if find_spec("matplotlib") is None:
         raise UserError("drawing needs matplotlib: pip install 'seq2attn[plots]'")
+
+
+def check_drawing(path: Path, *inputs: Path | None, page: Sequence[str] = (), overwrite: bool = False) -> None:
+    """Check that a picture, or a page, can be drawn to `path` by a command with these inputs. Raises UserError."""
+    if path.suffix.lower() not in page:
+        check_picture(path, others=tuple(page))
+    check_output(path, DRAWING, *inputs, overwrite=overwrite)
 
 
 @contextmanager
@@ -69,7 +78,7 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
         yield canvas
         _choose_fonts(canvas)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with warnings.catch_warnings(record=True) as caught, output(path) as file:
+        with warnings.catch_warnings(record=True) as caught, output(path, DRAWING) as file:
             form = path.suffix.lower().removeprefix(".")
             canvas.savefig(file, format=form, bbox_inches="tight", pad_inches=0.08)
         _issue_warnings(caught, path)

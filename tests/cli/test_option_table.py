@@ -40,7 +40,7 @@ TABLE: dict[str, set[str]] = {
     "--rerank-backward": {"translate", "evaluate"},
 }
 NO_MEANING = {"--source", "--target", "--reference", "--input", "--output", "--json", "--dry-run", "--jobs", "--redo",
-              "--verify-with"}  # fmt: skip
+              "--verify-with", "--overwrite"}  # fmt: skip
 """Names of files, forms of the output, and how the work is divided."""
 
 

@@ -167,7 +167,9 @@ def test_one_prefix_for_all_lines(invoke: Invoke, run: RunDirectory, search: lis
 
 def test_a_prefix_with_unknown_tokens_is_refused(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("before", encoding="utf-8")
-    error = invoke("translate", run.folder, "--prefix", "of strange", "-o", "out", given=GIVEN, code=2).err
+    error = invoke(
+        "translate", run.folder, "--prefix", "of strange", "-o", "out", "--overwrite", given=GIVEN, code=2
+    ).err
     assert "no translation can begin with 'of strange'" in error
     assert (tmp_path / "out").read_text() == "before" and not list(tmp_path.glob("*.partial"))
 

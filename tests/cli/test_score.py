@@ -110,11 +110,11 @@ def test_the_output_is_written_atomically(invoke: Invoke, run: RunDirectory, tmp
     write_lines(tmp_path / "in", LINES)
     write_lines(tmp_path / "out", LINES[:4])
     write_lines(tmp_path / "scores", ["-1.0"])
-    done = invoke("score", run.folder, *FILES, "-o", "scores", code=2)
+    done = invoke("score", run.folder, *FILES, "-o", "scores", "--overwrite", code=2)
     assert "in has 5 lines and" in done.err and "out has 4 lines" in done.err
     assert (tmp_path / "scores").read_text() == "-1.0\n"
     write_lines(tmp_path / "out", LINES)
-    invoke("score", run.folder, *FILES, "-o", "scores")
+    invoke("score", run.folder, *FILES, "-o", "scores", "--overwrite")
     assert (tmp_path / "scores").read_text() == invoke("score", run.folder, *FILES).out
     assert not list(tmp_path.glob("*.partial"))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seq2attn.cli import handle_errors
 from seq2attn.errors import DataError
-from seq2attn.io.files import text_output
+from seq2attn.io.outputs import text_output
 from seq2attn.io.text_lines import MAX_LINE_BYTES, open_lines, read_line_batches, read_lines
 from seq2attn.tokenizers.normalize import MAX_MARKS, NormalizeConfig, normalize
 from seq2attn.tokenizers.words import WordTokenizerConfig

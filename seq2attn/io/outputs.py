@@ -1,0 +1,92 @@
+"""Files that the user names, and standard output."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import lzma
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from seq2attn.errors import UserError
+from seq2attn.io.files import atomic_path, sha256_json, sha256_of
+
+STANDARD_STREAM = Path("-")
+"""The path that means standard input or output on the command line."""
+SECOND = 10**9
+"""Nanoseconds of a second."""
+
+
+@contextmanager
+def output(path: Path, command: str = "") -> Iterator[BinaryIO]:
+    """A file that the user named, written by `atomic_path`; a device or a pipe is opened directly.
+
+    A later call of `command` may replace it, as long as it is not changed: see `check_output`.
+
+    Raises: UserError when it cannot be written.
+    """
+    with ExitStack() as stack:
+        try:
+            # A pipe, such as /dev/fd/63 of `>(...)`, resolves to a name that no file has.
+            is_special = path.exists() and not path.is_file()
+            partial = path if is_special else stack.enter_context(atomic_path(path.resolve()))  # behind a link
+            file = stack.enter_context(partial.open("wb"))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+        except RuntimeError as error:  # links in a circle
+            raise UserError(f"{path}: cannot be written: {error}") from None
+        yield file
+        if command and not is_special:
+            file.close()
+            _mark(partial, command)
+
+
+def check_output(path: Path | None, command: str, *inputs: Path | None, overwrite: bool = False) -> None:
+    """Raises UserError for an output that would replace one of the inputs, or something that `command` did not write.
+
+    So no corpus is lost by a wrong name. An empty file is replaced, and everything but an input with `overwrite`.
+    """
+    if path is None or not path.is_file():
+        return
+    if any(one and one.exists() and path.samefile(one) for one in inputs):
+        raise UserError(f"{path}: is an input of this command too; give another --output")
+    stat = path.stat()
+    if stat.st_size and not overwrite and stat.st_mtime_ns % SECOND != _fraction(path, command):
+        raise UserError(f"{path}: exists, and is not what `{command}` wrote; give another name, or --overwrite")
+
+
+def _fraction(path: Path, command: str) -> int:
+    """Nanoseconds in place of the fraction of a second in the modification time of an output, by its content."""
+    return int(sha256_json([command, sha256_of(path)])[:8], 16) % 10**6 * 1000
+
+
+def _mark(path: Path, command: str) -> None:
+    """The modification time that `check_output` knows: no other file is needed, and a change of the file removes it."""
+    time = path.stat().st_mtime_ns // SECOND * SECOND + _fraction(path, command)
+    os.utime(path, ns=(time, time))
+
+
+@contextmanager
+def text_output(path: Path | None, command: str = "") -> Iterator[TextIO | codecs.StreamWriter]:
+    """Standard output, for None and `-`, or the text of a file as `output` writes it, compressed for .gz and .xz."""
+    if path is None or path == STANDARD_STREAM:
+        yield sys.stdout
+        sys.stdout.flush()
+    else:
+        with output(path, command) as file, _compressed(file, path.suffix) as stream:
+            yield codecs.getwriter("utf-8")(stream)
+
+
+def _compressed(file: BinaryIO, suffix: str) -> AbstractContextManager[Any]:
+    """A stream that compresses into `file`, if a name with this suffix is read so."""
+    match suffix:
+        case ".gz":
+            return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        case ".xz":
+            return lzma.LZMAFile(file, "wb")
+        case _:
+            return nullcontext(file)

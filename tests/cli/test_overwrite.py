@@ -1,0 +1,91 @@
+"""An output replaces what an earlier call of the same command wrote, and nothing else unless `--overwrite` is given."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from seq2attn.io.outputs import text_output
+from tests.cli.conftest import invoke_in
+from tests.safe.untrained import CONFIG, untrained
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
+FILES = "--source", "lines.txt", "--target", "lines.txt"
+COMMANDS: dict[str, list[object]] = {
+    "translate": ["translate", "run", "a few words", "-o"],
+    "translate (compressed)": ["translate", "run", "a few words", "-o"],
+    "translate (page)": ["translate", "run", "a few words", "--attention"],
+    "score": ["score", "run", *FILES, "-o"],
+    "align": ["align", "run", *FILES, "-o"],
+    "evaluate": ["evaluate", "run", "--plot"],
+    "compare": ["compare", "run", "other/run", "--html"],
+    "config schema": ["config", "schema", "-o"],
+}
+SUFFIXES = {
+    "translate (compressed)": ".gz",
+    "translate (page)": ".html",
+    "translate (picture)": ".svg",
+    "evaluate": ".svg",
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("overwrite")
+    untrained(home)
+    untrained(home / "other", CONFIG.replace("lines.txt", f"{home}/lines.txt"))
+    for run in ("run", "other/run"):
+        invoke_in(home, "evaluate", run)
+    return home
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_only_own_outputs_are_replaced(home: Path, name: str) -> None:
+    path, command = (
+        home / f"{name}{SUFFIXES.get(name, '.txt')}",
+        [*COMMANDS[name], f"{name}{SUFFIXES.get(name, '.txt')}"],
+    )
+    path.write_bytes(b"the only copy of a corpus\n")
+    refused = invoke_in(home, *command, code=2)
+    assert f"error: {path.name}: exists, and is not what" in refused.err and "--overwrite" in refused.err
+    assert path.read_bytes() == b"the only copy of a corpus\n" and refused.out == ""
+    invoke_in(home, *command, "--overwrite")
+    written, before = path.read_bytes(), path.stat()
+    assert written != b"the only copy of a corpus\n" and abs(before.st_mtime - time.time()) < 60
+    invoke_in(home, *command)
+    assert path.stat().st_ino != before.st_ino  # replaced
+    copy = path.with_name(f"copy of {path.name}")
+    shutil.copy2(path, copy)  # as rsync does
+    invoke_in(home, *command[:-1], copy.name)
+    content = path.read_bytes()
+    path.write_bytes(content[::-1])  # of the same size
+    assert "is not what" in invoke_in(home, *command, code=2).err
+    assert path.read_bytes() == content[::-1]
+
+
+def test_other_commands_and_texts_with_the_same_time_are_refused(home: Path) -> None:
+    invoke_in(home, "translate", "run", "a few words", "-o", "one")
+    invoke_in(home, "score", "run", *FILES, "-o", "one", code=2)
+    (home / "other text").write_text("text\n", "utf-8")
+    shutil.copystat(home / "one", home / "other text")
+    invoke_in(home, "translate", "run", "a few words", "-o", "other text", code=2)
+    assert (home / "other text").read_text("utf-8") == "text\n"
+
+
+def test_what_holds_nothing_is_written(home: Path) -> None:
+    (home / "empty").touch()
+    (home / "link").symlink_to("empty")
+    for output in ("empty", "link", "-", os.devnull):
+        invoke_in(home, "translate", "run", "a few words", "-o", output)
+    assert (home / "link").is_symlink() and (home / "empty").read_text("utf-8").count("\n") == 1
+    (home / "target").write_text("the only copy\n", "utf-8")
+    (home / "second link").symlink_to("target")
+    invoke_in(home, "translate", "run", "a few words", "-o", "second link", code=2)
+
+
+def test_a_synthetic_corpus_is_no_translation(home: Path) -> None:
+    with text_output(home / "corpus.txt") as file:  # as `distill` writes it
+        file.write("text\n")
+    invoke_in(home, "translate", "run", "a few words", "-o", "corpus.txt", code=2)
