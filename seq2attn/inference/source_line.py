@@ -17,7 +17,7 @@ from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import collapse_whitespace, is_blank
 from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
-from seq2attn.tokenizers.tokenized_text import MAX_CHARACTER_TOKENS, TokenizedText
+from seq2attn.tokenizers.tokenized_text import MAX_CHARACTER_TOKENS, whole_word_ids
 from seq2attn.tokenizers.vocabulary import UNK
 
 _BLOCKS = re.compile(r".{1,10000}(?:(?<=[.!?…।۔؟።։།។။] )|(?<=[。！？．｡])|$)|.{1,10000}")
@@ -62,7 +62,7 @@ def split_tokens(tokenizer: Tokenizer, ids: Sequence[int], max_tokens: int) -> I
 
     A longer word is split between tokens, where possible not between the bytes of a letter.
     """
-    words = TokenizedText.from_ids(tokenizer, ids).word_ids
+    words = whole_word_ids(tokenizer, ids)
     start = 0
     while len(ids) - start > max_tokens:
         cuts = range(start + max_tokens, start, -1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +18,16 @@ from seq2attn.tokenizers.right_to_left import is_right_to_left
 
 MAX_CHARACTER_TOKENS = 4
 """Maximum number of tokens of one character: the bytes of its UTF-8."""
+_BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 
 
 @dataclass(frozen=True)
 class TokenizedText:
-    """Human-readable tokens and the whole words that they belong to; each special token is a separate word."""
+    """Human-readable tokens and the words that they belong to, for pictures of attention.
+
+    Special tokens and tokens of punctuation at the ends of a word are separate words: attention to a full stop is not
+    attention to the word before it. The apostrophe of `don't` stays in its word.
+    """
 
     tokens: tuple[str, ...]
     words: tuple[str, ...]
@@ -29,19 +37,24 @@ class TokenizedText:
     @classmethod
     def from_ids(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
         """The line with these ids, including special tokens. In scripts without spaces tokens are words."""
-        tokens, word_ids, words, previous = tokenizer.convert_ids_to_tokens(ids), list[int](), list[list[int]](), -1
-        order = slice(None, None, -1 if is_right_to_left(tokenizer) else 1)
-        for id, number in zip(ids, tokenizer.word_ids(ids), strict=True):
-            is_continuation = number == previous >= 0 and _are_of_one_word(
-                *map(tokenizer.decode, [words[-1][-MAX_CHARACTER_TOKENS:], [id]][order])
-            )
-            if not is_continuation:
-                words.append([])
-            words[-1].append(id)
-            word_ids.append(len(words) - 1)
-            previous = number
-        texts = (tokenizer.decode(word) or tokens[word_ids.index(index)] for index, word in enumerate(words))
-        return cls(tuple(tokens), tuple(texts), tuple(word_ids), tokenizer.decode(ids))
+        tokens, words, word_ids = tokenizer.convert_ids_to_tokens(ids), list[str](), list[int]()
+        places = groupby(range(len(ids)), whole_word_ids(tokenizer, ids).__getitem__)
+        for word in (list(word) for _, word in places):
+            letters = [[word[place] for place in letter] for letter in join_bytes([tokens[place] for place in word])]
+            for part in _detach_punctuation(letters, [tokenizer.decode([ids[i] for i in one]) for one in letters]):
+                word_ids += [len(words)] * len(part)
+                words.append(tokenizer.decode([ids[place] for place in part]) or tokens[part[0]])
+        return cls(tuple(tokens), tuple(words), tuple(word_ids), tokenizer.decode(ids))
+
+    @property
+    def letters(self) -> tuple[list[str], list[int]]:
+        """The tokens with the bytes of a letter as one, and for each token the index of its own."""
+        letters, texts = join_bytes(self.tokens), list[str]()
+        for first, *others in letters:
+            token, tokens = self.tokens[first], [self.tokens[place] for place in (first, *others)]
+            text = (_decode_bytes(tokens) or "\ufffd") if _BYTES.fullmatch(token) else token
+            texts.append(text if text.isprintable() else token)  # such as that of a line break
+        return texts, [index for index, one in enumerate(letters) for _ in one]
 
     @classmethod
     def concat(cls, parts: Sequence[TokenizedText]) -> TokenizedText:
@@ -59,9 +72,62 @@ class TokenizedText:
         return cls(tuple(words), tuple(words), tuple(range(len(words))), text)
 
 
+def whole_word_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """For each id the index of its word, with its punctuation; in scripts without spaces tokens are words."""
+    word_ids, previous, word = list[int](), -1, list[int]()
+    order = slice(None, None, -1 if is_right_to_left(tokenizer) else 1)
+    for id, number in zip(ids, tokenizer.word_ids(ids), strict=True):
+        is_continuation = number == previous >= 0 and _are_of_one_word(
+            *map(tokenizer.decode, [word[-MAX_CHARACTER_TOKENS:], [id]][order])
+        )
+        if not is_continuation:
+            word = []
+        word.append(id)
+        word_ids.append(word_ids[-1] + (not is_continuation) if word_ids else 0)
+        previous = number
+    return word_ids
+
+
+def join_bytes(tokens: Sequence[str]) -> list[list[int]]:
+    """The places of the tokens, those of the bytes of a letter together."""
+    letters = list[list[int]]()
+    for place, token in enumerate(tokens):
+        last = [tokens[one] for one in letters[-1]] if letters else []
+        if last and all(map(_BYTES.fullmatch, [*last, token])) and _decode_bytes(last) is None:
+            letters[-1].append(place)
+        else:
+            letters.append([place])
+    return letters
+
+
+def _decode_bytes(tokens: Sequence[str]) -> str | None:
+    """The letter of tokens of bytes, in either order; None if it is not complete."""
+    content = bytes.fromhex("".join(tokens).replace("<0x", "").replace(">", ""))
+    for text in (content, content[::-1]):
+        with suppress(UnicodeDecodeError):
+            return text.decode()
+    return "\ufffd" if len(content) >= MAX_CHARACTER_TOKENS else None
+
+
+def _detach_punctuation(letters: Sequence[list[int]], texts: Sequence[str]) -> list[list[int]]:
+    """The parts of a word, with each punctuation mark before and after its text as one.
+
+    A space without text belongs to the part before it, the first to the part after it.
+    """
+    inner = [place for place, text in enumerate(texts) if text and not all(category(one)[0] == "P" for one in text)]
+    parts = list[list[int]]()
+    for place, letter in enumerate(letters):
+        is_inner = bool(inner) and inner[0] < place <= inner[-1]
+        if parts and (is_inner or not texts[place] or not any(texts[:place])):
+            parts[-1] += letter
+        else:
+            parts.append([*letter])
+    return parts
+
+
 def _are_of_one_word(left: str, right: str) -> bool:
     """True if two adjacent tokens without a space between them belong to one word."""
-    if not left or not right or unicodedata.category(right[0]).startswith("M") or left[-1] in STACKERS:
+    if not left or not right or category(right[0]).startswith("M") or left[-1] in STACKERS:
         return True
     return not (is_unspaced(left[-1]) or is_unspaced(right[0]))
 

@@ -53,7 +53,7 @@ class AttentionSelection:
         attention = AttentionMap.from_weights(weights, self.kind or kind)
         attention = attention.layer(layer if self.layer is None else self.layer)
         attention = attention.head(head if self.head is None else self.head)
-        return attention.whole_words() if self.whole_words else attention
+        return attention.whole_words() if self.whole_words else attention.letters()
 
     def select_all(self, weights: AttentionWeights) -> list[AttentionMap]:
         """The maps of one sentence for a page. Raises UserError if there is no such attention."""

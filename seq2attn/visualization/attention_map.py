@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -119,9 +120,17 @@ class AttentionMap:
 
     def whole_words(self) -> AttentionMap:
         """Weights between words: summed over the tokens of a key word, averaged over the tokens of a query word."""
-        sides = self.queries, self.keys
-        weights = pool_to_words(self.weights, *((side.word_ids, len(side.words)) for side in sides))
-        queries, keys = (TokenizedText.from_words(side.words, side.text) for side in sides)
+        return self._pool(*((side.words, side.word_ids) for side in (self.queries, self.keys)))
+
+    def letters(self) -> AttentionMap:
+        """Weights between tokens, as `whole_words`, with the bytes of a letter as one token."""
+        return self._pool(self.queries.letters, self.keys.letters)
+
+    def _pool(self, *sides: tuple[Sequence[str], Sequence[int]]) -> AttentionMap:
+        """Weights between parts of the text: for each side the parts, and the part of each token."""
+        weights = pool_to_words(self.weights, *((part_ids, len(parts)) for parts, part_ids in sides))
+        texts = self.queries.text, self.keys.text
+        queries, keys = (TokenizedText.from_words(parts, text) for (parts, _), text in zip(sides, texts, strict=True))
         return replace(self, queries=queries, keys=keys, weights=weights)
 
     def name(self, layer: int, head: int) -> str:

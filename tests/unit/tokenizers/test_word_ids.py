@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from unicodedata import category
 
 import pytest
 from hypothesis import example, given
@@ -11,12 +12,17 @@ from seq2attn.tokenizers.base import Tokenizer, assign_word_ids
 from seq2attn.tokenizers.normalize import is_unspaced, join_sentences, segment_words
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
-from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word
+from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word, whole_word_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from tests.unit.tokenizers.test_tokenizers import TEXT, TRAINED
 
 LETTERS = ["a", "boat", "ß", "é", "日本", "天", "ก", "คำ", "😀", "👩🏽", "x\u0301", " ", ","]
+
+
+def is_marked(word: str) -> bool:
+    """True for a punctuation mark with accents."""
+    return category(word[0])[0] == "P" and all(category(one)[0] == "M" for one in word[1:])
 
 
 def check_word_by_word(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
@@ -46,7 +52,12 @@ def test_words_of_lines(name: str, line: str) -> None:
     assert text.tokens == tuple(tokenizer.convert_ids_to_tokens([BOS, *ids, EOS]))
     first, *words, last = text.words
     assert (first, "".join(words), last) == ("<s>", "".join(tokenizer.decode(ids).split()), "</s>")
-    assert words == tokenizer.decode(ids).split() or any(map(is_unspaced, line))
+    groups = groupby(zip(whole_word_ids(tokenizer, ids), ids, strict=True), key=lambda pair: pair[0])
+    whole = [tokenizer.decode([id for _, id in pairs]) for _, pairs in groups]
+    assert whole == tokenizer.decode(ids).split() or any(map(is_unspaced, line))
+    if name in ("words", "characters"):  # other tokens may have letters and marks
+        assert all(len(word) == 1 or not {category(word[0])[0], category(word[-1])[0]} & {"P"} for word in words
+                   if not is_marked(word))  # fmt: skip
     assert [*dict.fromkeys(text.word_ids)] == [*range(len(text.words))]
 
 
@@ -81,6 +92,8 @@ def test_word_ids_count_the_words_of_the_joined_text(surfaces: list[str]) -> Non
     ("line", "words"),
     [
         ("red boat", ["red", "boat"]),
+        ('"Don\'t, rock-n-roll" (he) said...', [*'"', "Don't", *",", "rock-n-roll", *'"(', "he", *")", "said", *"..."]),
+        ("¿Qué? «l'été», 20% #2", [*"¿", "Qué", *"?«", "l'été", *"»,", "20", *"%#", "2"]),
         ("我用 Python 写 red12。", ["我", "用", "Python", "写", "red12", "。"]),
         ("我用Python写", ["我", "用", "Python", "写"]),
         ("カタカナで", [*"カタカナで"]),
@@ -128,7 +141,7 @@ def test_the_last_tokens_of_a_word_decide_on_its_end(name: str, line: list[str])
             start = place
         starts.append(start)
     numbers = {start: number for number, start in enumerate(dict.fromkeys(starts))}
-    assert TokenizedText.from_ids(tokenizer, ids).word_ids == tuple(numbers[start] for start in starts)
+    assert whole_word_ids(tokenizer, ids) == [numbers[start] for start in starts]
 
 
 @pytest.mark.parametrize(
@@ -146,3 +159,30 @@ def test_the_last_tokens_of_a_word_decide_on_its_end(name: str, line: list[str])
 )
 def test_words_are_those_between_spaces_or_single_letters_where_there_are_none(text, words):
     assert segment_words(text) == words
+
+
+BYTES = UnigramTokenizerConfig(vocab_size=300).train(["a few words of which there are many"] * 9)
+
+
+@given(line=st.lists(st.sampled_from(["a", "few", "ب", "😀", "“", "é", " ", "."])).map("".join), reverse=st.booleans())
+def test_the_bytes_of_a_letter_are_one(line: str, reverse: bool) -> None:
+    tokenizer = with_direction(BYTES, right_to_left=reverse)
+    ids = [*tokenizer.encode(line), EOS]
+    text = TokenizedText.from_ids(tokenizer, ids)
+    letters, numbers = text.letters
+    assert len(numbers) == len(ids) and [*dict.fromkeys(numbers)] == [*range(len(letters))]
+    assert not any(letter.startswith("<0x") for letter in letters)
+    order = -1 if reverse else 1
+    assert "".join(letters[:-1][::order]).replace("▁", " ").split() == line.split()
+    words = {
+        one: {word for word, letter in zip(text.word_ids, numbers, strict=True) if letter == one} for one in numbers
+    }
+    assert all(len(one) == 1 for one in words.values())  # no letter is of two words
+    detached = [word for word in text.words if set(word) & {*"“."}]
+    assert all(len(word) == 1 or category(word[0])[0] != "P" != category(word[-1])[0] for word in detached)
+
+
+def test_incomplete_bytes_stay_visible() -> None:
+    broken = [BYTES.vocabulary.id(f"<0x{byte:02X}>") for byte in (0xD8, 0xD8, 0xA8, 0x41)]
+    letters, numbers = TokenizedText.from_ids(BYTES, broken).letters
+    assert len(numbers) == 4 and "".join(letters)

@@ -9,6 +9,7 @@ from seq2attn.errors import UserError
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.tokenizers.normalize import join_sentences
 from seq2attn.tokenizers.right_to_left import with_direction
+from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
@@ -133,3 +134,25 @@ def test_a_picture_shows_one_sentence(tmp_path) -> None:
         attention_text(None)
     assert len(page_data((tmp_path / "a.html").read_text(encoding="utf-8"))["sentences"]) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"new", "a.html"}
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_marks_are_alone_and_the_bytes_of_a_letter_are_joined(whole_words: bool) -> None:
+    """Attention to a full stop is not that to the word before it; sums over all columns stay."""
+    tokenizer = BPETokenizerConfig(vocab_size=300).train(["a boat", "an old boat"] * 9)
+    source, target = "“Old, boat” ب!", "A boat ب."
+    sides = [TokenizedText.from_ids(tokenizer, [*tokenizer.encode(line), EOS]) for line in (source, target)]
+    values = np.random.default_rng(1).random((1, 2, len(sides[1].tokens), len(sides[0].tokens)), np.float32)
+    drawn = AttentionSelection(whole_words=whole_words).select(AttentionWeights(*sides, values, None))
+    assert "<0x" not in "".join((*drawn.keys.tokens, *drawn.queries.tokens))
+    place = [token.strip("▁") for token in drawn.keys.tokens].index("ب")
+    is_byte = [token.startswith("<0x") for token in sides[0].tokens]
+    (first, *_, last) = [n for n, token in enumerate(sides[0].tokens) if token in ("<0xD8>", "<0xA8>") and is_byte[n]]
+    if whole_words:
+        assert drawn.keys.tokens == (*"“", "Old", *",", "boat", *"”", "ب", *"!", "</s>")
+        assert drawn.queries.tokens == ("A", "boat", "ب", *".", "</s>")
+    np.testing.assert_allclose(drawn.weights.sum(-1)[0, :, -1], values.sum(-1)[0, :, -1], rtol=1e-5)
+    expected = values[0, :, -1, first : last + 1].sum(-1)
+    if whole_words and sides[0].tokens[first - 1] == "▁":
+        expected = values[0, :, -1, first - 1 : last + 1].sum(-1)
+    np.testing.assert_allclose(drawn.weights[0, :, -1, place], expected, rtol=1e-5)
