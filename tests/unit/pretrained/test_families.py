@@ -33,8 +33,10 @@ from seq2attn.pretrained.import_run import import_run
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
+from tests.safe.test_memory import refusal
 from tests.small_marian import SOURCE
 from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
+from tests.small_t5 import make_t5
 
 INPUTS = ("input_ids", "attention_mask")
 
@@ -196,3 +198,14 @@ def test_the_language_is_the_first_token_everywhere(sentence: Path, tmp_path: Pa
     assert translator.target.decode([*special, *translator.target.encode("The red")]) == "The red"
     with pytest.raises(UserError, match="not translate into `xxx`: its languages are deu_Latn, eng_Latn, fra_Latn"):
         translator.translate("Das", to="xxx")
+
+
+@pytest.mark.parametrize("value", [10**7, 2**31 - 1])
+@pytest.mark.parametrize("key", ["vocab_size", "max_position_embeddings", "d_model"])
+def test_numbers_of_an_imported_model(tmp_path: Path, key: str, value: int) -> None:
+    folder = tmp_path / "hf"
+    make_pegasus(folder) if key.startswith("max") else make_t5(folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {key: value}), encoding="utf-8")
+    size = (folder / "model.safetensors").stat().st_size
+    assert str(folder) in refusal(lambda: import_run(folder, tmp_path / "run", ImportOptions()), size)
