@@ -1,6 +1,7 @@
 """Imported models of every family have the logits and the translations of the originals in `transformers`."""
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable
