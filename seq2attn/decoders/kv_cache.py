@@ -17,7 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn.nn.decoding_state import SharedState, map_tensors, reorder_beams, select_rows, select_sentences
+from seq2attn.nn.decoding_state import (
+    SharedState,
+    is_read_only,
+    map_tensors,
+    reorder_beams,
+    select_rows,
+    select_sentences,
+)
 
 KeyValue = tuple[Tensor, Tensor]
 """Keys and values, each [B, G, C, d]."""
@@ -43,9 +50,7 @@ class CacheBuffer:
     def has_room(self, entries: int, new: int) -> bool:
         """True if `new` entries fit after the first `entries`, and nothing has been written there."""
         keys = self.layers[0][0]
-        # An inference tensor cannot be written outside of inference mode.
-        is_read_only = keys.is_inference() and not torch.is_inference_mode_enabled()
-        return self.length == entries and entries + new <= keys.size(2) and not is_read_only
+        return self.length == entries and entries + new <= keys.size(2) and not is_read_only(keys)
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,8 @@ class StaticKVCache(SharedState):
         index = self.length[:1] + torch.arange(rows // sentences, device=self.length.device)  # [K]
         visibility = self.visibility.scatter(1, index.repeat(sentences).unsqueeze(1), True)
         mask = visibility.view(sentences, 1, -1, capacity)
-        return StaticCacheUpdate(self.layers, None, mask, visibility, False, index, self.length + len(index))
+        layers = map_tensors(torch.clone, self.layers) if is_read_only(self.layers[0][0]) else self.layers
+        return StaticCacheUpdate(layers, None, mask, visibility, False, index, self.length + len(index))
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
         """All tensors, each sentence by sentence."""

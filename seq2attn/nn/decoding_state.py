@@ -52,6 +52,11 @@ def map_tensors(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     return _rebuild(tree, fn, lambda shared: shared.map_tensors(fn))
 
 
+def is_read_only(x: Tensor) -> bool:
+    """True for a tensor of inference mode outside of it, where it cannot be written."""
+    return x.is_inference() and not torch.is_inference_mode_enabled()
+
+
 def tensors_of(tree: Any) -> list[Tensor]:
     """All tensors in `tree`, in the order of `map_tensors`."""
     tensors = list[Tensor]()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2attn.nn.decoding_state import map_tensors, tensors_of, with_fixed_capacity
+from seq2attn.nn.decoding_state import is_read_only, map_tensors, tensors_of, with_fixed_capacity
 from seq2attn.search.search import Step
 
 INITIAL_STEPS = 32
@@ -54,7 +54,7 @@ class CapturedStep:
         if memory is not self._memory:
             _copy(memory, self._static[2])
             self._memory = memory
-        if self._replay is None:
+        if self._replay is None or is_read_only(tensors_of(self._outputs)[0]):
             self._replay, self._outputs = capture(partial(self._step, *self._static), tokens.device)
         self._replay()
         rows, all_rows = len(tokens), len(self._static[0])
@@ -83,9 +83,9 @@ def capture_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def _fits(inputs: Any, static: Any) -> bool:
-    """True if inputs have the shapes of `static` with at most as many rows, and not too few."""
+    """True if inputs have the shapes of `static`, which can be written, with at most as many rows, and not too few."""
     return all(
-        x.shape[1:] == y.shape[1:] and x.size(0) <= y.size(0) < MAX_UNUSED * x.size(0)
+        x.shape[1:] == y.shape[1:] and x.size(0) <= y.size(0) < MAX_UNUSED * x.size(0) and not is_read_only(y)
         for x, y in zip(tensors_of(inputs), tensors_of(static), strict=True)
     )
 

@@ -1,5 +1,6 @@
 """Laws of decoding states: immutable values that hypotheses share, though the KV cache is updated in place."""
 
+import copy
 import itertools
 from typing import NamedTuple
 
@@ -7,7 +8,15 @@ import pytest
 import torch
 
 from seq2attn.decoders.kv_cache import INITIAL_CAPACITY
-from seq2attn.nn.decoding_state import map_tensors, reorder_beams, repeat_rows, select_rows, select_sentences
+from seq2attn.nn.decoding_state import (
+    map_tensors,
+    reorder_beams,
+    repeat_rows,
+    select_rows,
+    select_sentences,
+    with_fixed_capacity,
+)
+from seq2attn.nn.linear import prepack_linears
 from seq2attn.search import captured_step
 from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.length_penalty import LengthLimits
@@ -146,3 +155,39 @@ def test_sentences_that_finish_at_different_steps_equal_each_alone(decoder, stra
         assert (batch.tokens[i, :, :most] == alone.tokens[0]).all()
         assert (batch.tokens[i, :, most:] == EOS).all()
         torch.testing.assert_close(batch.scores[i], alone.scores[0])
+
+
+MODES = [
+    (torch.inference_mode, torch.no_grad, torch.inference_mode, torch.no_grad),
+    (torch.no_grad, torch.inference_mode, torch.no_grad, torch.no_grad),
+    (torch.no_grad, torch.no_grad, torch.enable_grad, torch.inference_mode),
+]
+
+
+@pytest.mark.parametrize("kind", ["state", "fixed capacity", "captured", "prepacked"])
+@pytest.mark.parametrize("decoder", KINDS)
+def test_a_state_goes_on_in_another_mode(decoder, kind, hypotheses=3):
+    """A step writes into tensors of earlier ones, which outside of inference mode none of it may."""
+    net, ids = model("gru", decoder), targets(4 * hypotheses, len(MODES[0]))
+
+    def log_probs(modes):
+        with modes[0]():
+            part = copy.deepcopy(net)
+            if kind == "prepacked":
+                prepack_linears(part)
+            step = CapturedStep(part.step) if kind == "captured" else part.step
+            memory, state = part.encode(*sources())
+            _, state = step(targets(4, 1)[:, 0], state, memory)
+            state = repeat_rows(state, hypotheses)
+            if kind == "fixed capacity":
+                state = with_fixed_capacity(state, len(modes))
+        outputs = []
+        for t, mode in enumerate(modes):
+            with mode():
+                output, state = step(ids[:, t], state, memory)
+                outputs.append(output.detach().clone())
+        return torch.stack(outputs)
+
+    expected = log_probs([torch.no_grad] * len(MODES[0]))
+    for modes in MODES[: 2 if kind in ("captured", "prepacked", "fixed capacity") else 3]:
+        torch.testing.assert_close(log_probs(modes), expected)
