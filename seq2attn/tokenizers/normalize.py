@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Literal
 
@@ -117,6 +117,7 @@ def join_sentences(texts: Sequence[str]) -> str:
     return line
 
 
+@lru_cache(2**16)
 def is_unspaced(character: str) -> bool:
     """True for characters, including combining marks, of scripts without spaces between words."""
     return is_east_asian(character) or any(script.match(character) for script in _OTHER_UNSPACED.values())
