@@ -26,7 +26,8 @@ from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.metrics_logger import METRICS_FILE
 from tests.cli.conftest import Invoke
 from tests.laws.small import trained
-from tests.safe.untrained import SWEEP, untrained
+from tests.safe.test_trust import PLUGIN
+from tests.safe.untrained import CONFIG, SWEEP, untrained
 
 MODULE = 'from pathlib import Path\nPath("it ran").touch()\n'
 
@@ -78,6 +79,18 @@ def test_a_trial_without_a_config_is_of_another_one(trial: TrialRun, content: st
     assert changed_options(trial) == ["config"]
     with pytest.raises(UserError, match=TRIAL_FILE):
         read_trial(trial.folder)
+
+
+@pytest.mark.slow
+def test_the_processes_of_a_sweep_have_its_code(tmp_path: Path, invoke: Invoke) -> None:
+    (tmp_path / "code_of_a_sweep.py").write_text(PLUGIN, encoding="utf-8")
+    config = CONFIG.replace("encoder: {kind: gru, dim: 8}", "encoder: {kind: 'code_of_a_sweep:Theirs', dim: 8}")
+    training = "training: {max_duration: [2 updates], validation: {every: 2 updates}}\n"
+    (tmp_path / "own.yaml").write_text(config + training, encoding="utf-8")
+    (tmp_path / "lines.txt").write_text("a few words\n" * 9, encoding="utf-8")
+    (tmp_path / "sweep.yaml").write_text(SWEEP.format("own.yaml"), encoding="utf-8")
+    invoke("sweep", "sweep.yaml")
+    assert len([*(tmp_path / "swept").rglob("result.json")]) == 2
 
 
 TORN: dict[str, Callable[[bytes], bytes]] = {

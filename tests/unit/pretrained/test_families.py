@@ -205,7 +205,7 @@ def test_the_language_is_the_first_token_everywhere(sentence: Path, tmp_path: Pa
 @pytest.mark.parametrize("key", ["vocab_size", "max_position_embeddings", "d_model"])
 def test_numbers_of_an_imported_model(tmp_path: Path, key: str, value: int) -> None:
     folder = tmp_path / "hf"
-    make_pegasus(folder) if key.startswith("max") else make_t5(folder)
+    make_t5(folder) if key == "vocab_size" else make_pegasus(folder)
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {key: value}), encoding="utf-8")
     size = (folder / "model.safetensors").stat().st_size
