@@ -163,9 +163,8 @@ def _missing_note(streams: References) -> list[str]:
 
 def _bleu(tokenize: str, lowercase: bool, is_tokenized: bool) -> TranslationBLEU:
     try:
-        return TranslationBLEU(
-            tokenize=tokenize, lowercase=lowercase, force=is_tokenized
-        )  # `force` leaves out a warning
+        # `force` leaves out a warning.
+        return TranslationBLEU(tokenize=tokenize, lowercase=lowercase, force=is_tokenized)
     except (RuntimeError, OSError) as error:
         why = "needs a model that cannot be loaded: " + str(error)
         if tokenize.endswith("mecab"):

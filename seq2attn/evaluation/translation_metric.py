@@ -10,6 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.vocabulary import mark_unknown
 
 References = Sequence[Sequence[str]]
@@ -29,8 +30,8 @@ class TranslationMetric(Metric):
 
 def present_references(line: Sequence[str]) -> list[str | None]:
     """The references of a sentence; None, as sacreBLEU has it, for those that are empty while another is not."""
-    has_text = any(map(str.strip, line))
-    return [reference if reference.strip() or not has_text else None for reference in line]
+    has_text = not all(map(is_blank, line))
+    return [None if has_text and is_blank(reference) else reference for reference in line]
 
 
 class TranslationBLEU(TranslationMetric, BLEU):
