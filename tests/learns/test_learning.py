@@ -50,17 +50,22 @@ def overfit(settings: ModelConfig) -> None:
     assert [list(best.tokens) for best, *_ in hypotheses] == [target for _, target in PAIRS]
 
 
-@pytest.mark.parametrize("place", range(max(len(ENCODERS), len(EVERY_DECODER))))
+PLACES = range(max(len(ENCODERS), len(EVERY_DECODER)))
+
+
+@pytest.mark.parametrize("place", [pytest.param(n, marks=pytest.mark.slow) if n % 4 else n for n in PLACES])
 def test_every_encoder_and_every_decoder(place):
     encoder, decoder = ([*names][place % len(names)] for names in (ENCODERS, EVERY_DECODER))
     overfit(config(encoder, decoder, "multi-head" if decoder.startswith(("transformer", "ssru")) else "additive"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score(score):
     overfit(config("gru", "luong", score))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("align", ALIGNS)
 def test_every_alignment(align):
     overfit(config("gru-forward", "luong-feeding", "general", align))
@@ -93,6 +98,7 @@ def test_every_combination_learns(encoder, decoder):
     assert [combination for combination in combinations if not learns(encoder, decoder, *combination)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_every_decoder_learns_with_a_sample_of_scores_and_alignments(decoder):
     place = list(DECODERS).index(decoder)
@@ -130,6 +136,7 @@ def test_attention_copies_longer_sentences_than_in_training():
     assert copy_accuracy({"kind": "luong", "input_feeding": False, "attention": attention}) == (1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_a_fixed_context_does_not_copy_longer_sentences():
     trained, longer = copy_accuracy({"kind": "fixed-context"})
     assert trained > 0.3
