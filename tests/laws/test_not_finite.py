@@ -42,3 +42,24 @@ def test_a_nan_at_any_step_is_the_score_of_its_sentence_alone(strategy, first):
 def test_no_hypothesis_is_no_translation():
     nothing = Hypotheses.empty(1, 3, 4, EOS, torch.device("cpu"))
     assert to_hypotheses(nothing, 1) == [[NAN_HYPOTHESIS]]
+
+
+@pytest.mark.parametrize("phrases", [False, True])
+def test_a_nan_after_a_finished_hypothesis_is_no_silent_end(phrases):
+    table, _ = markov(0)
+    table = table.index_copy(1, torch.tensor([EOS]), table.amax(1, keepdim=True) - 0.1)  # each may end at once
+    counts = list[int]()
+
+    def step(tokens, state, memory):
+        counts.append(len(tokens))
+        log_probs = table[tokens].clone()
+        if len(counts) == 2:
+            log_probs[state[:, 0] == 1] = math.nan
+        return log_probs, state
+
+    bounds = limits(2, 6)
+    bounds = bounds.with_phrases([[(5,)], []]) if phrases else bounds
+    best = search(step, torch.arange(2.0).unsqueeze(1), (), limits=bounds, strategy=BeamSearch(3), bos=BOS, eos=EOS)
+    hypotheses = to_hypotheses(best, 1)
+    assert len(counts) > 1 and hypotheses[1] == [NAN_HYPOTHESIS]
+    assert all(math.isfinite(one.score) for one in hypotheses[0])
