@@ -3,11 +3,17 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from seq2attn.engines.export_run import export_run
+from seq2attn.engines.onnx.target import ONNXTarget
+from seq2attn.errors import UserError
 from seq2attn.inference.translator import Translator
+from seq2attn.run_directory import RunDirectory
+from seq2attn.tokenizers.base import Tokenizer
 from tests.cli.conftest import Invoke, all_commands, write_lines
 from tests.safe.untrained import CONFIG, untrained
 
@@ -113,9 +119,9 @@ def test_a_tag_means_the_same_as_one_that_is_written(invoke: Invoke, tagged_run:
                 outputs.append(done.out + done.err * command.startswith("align"))
     assert outputs[0] == outputs[1] and outputs[0]
     plain = [word.replace("IN", "in") for word in COMMANDS_WITH_FILES[command]]
-    assert (
-        "does not know the tag `talks`" in invoke(command.split()[0], tagged_run, *plain, "--tag", "talks", code=2).err
-    )
+    for options, error in (("--tag", "talks"), "know the tag `talks`"), (("--to", "fra"), "translate into `fra`"):
+        if command.split()[0] in TABLE[options[0]]:
+            assert error in invoke(command.split()[0], tagged_run, *plain, *options, code=2).err
 
 
 def test_a_tag_is_for_a_file(mistake, tagged_run: Path) -> None:
@@ -124,6 +130,24 @@ def test_a_tag_is_for_a_file(mistake, tagged_run: Path) -> None:
         assert "--tag" in mistake(name, tagged_run, *more, "--tag", "news")
     export = "export", tagged_run, "--to", "onnx", "--verify-with", "in", "--tag", "talks"
     assert "does not know the tag `talks`" in mistake(*export)
+
+
+class LinesTarget(ONNXTarget):
+    """An export that reports the lines with which it is verified."""
+
+    def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
+        pass
+
+    def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
+        raise UserError(repr(list(lines)))
+
+
+def test_an_export_is_verified_with_the_tag(tagged_run: Path) -> None:
+    with pytest.raises(UserError) as error:
+        export_run(
+            RunDirectory(tagged_run), LinesTarget(), tagged_run / "e", verify_with=tagged_run.parent / "in", tag="news"
+        )
+    assert str(error.value) == repr((tagged_run.parent / "written").read_text("utf-8").split("\n")[:-1])
 
 
 @pytest.mark.parametrize("reverse", [False, True])

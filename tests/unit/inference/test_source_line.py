@@ -98,9 +98,10 @@ def test_segments_fit_and_are_the_sentences(name: str, line: str, most: int) -> 
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_runs_are_as_long_as_possible_and_cut_between_words(name: str) -> None:
+@pytest.mark.parametrize("line", ["the red boat and a green lantern", "the (red) boat, and a 'green' lantern."])
+def test_runs_are_as_long_as_possible_and_cut_between_words(name: str, line: str) -> None:
     tokenizer = TOKENIZERS[name]
-    ids = tokenizer.encode("the red boat and a green lantern")
+    ids = tokenizer.encode(line)
     words = tokenizer.word_ids(ids)
     for max_tokens in range(1, len(ids) + 1):
         runs = [*split_tokens(tokenizer, ids, max_tokens)]
