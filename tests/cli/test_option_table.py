@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.engines.export_run import export_run
-from seq2attn.engines.onnx.target import ONNXTarget
+from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import UserError
 from seq2attn.inference.translator import Translator
 from seq2attn.run_directory import RunDirectory
@@ -132,7 +132,7 @@ def test_a_tag_is_for_a_file(mistake, tagged_run: Path) -> None:
     assert "does not know the tag `talks`" in mistake(*export)
 
 
-class LinesTarget(ONNXTarget):
+class LinesTarget(OnnxTarget):
     """An export that reports the lines with which it is verified."""
 
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
