@@ -15,6 +15,7 @@ from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.laws.parts import EVERY_DECODER, WORDS, model
 
+pytestmark = pytest.mark.filterwarnings("ignore:the model does not know", "ignore:.*too many tokens")
 LENGTHS = LengthsConfig(max_length=9)
 SEARCHES = GreedyConfig(kind="greedy", lengths=LENGTHS), BeamConfig(kind="beam", beam_size=3, lengths=LENGTHS)
 SOURCES = [[4, 5, 6], [9], [7, 7, 8, 10, 4]]

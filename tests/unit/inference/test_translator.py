@@ -20,6 +20,7 @@ from seq2attn.training.distributed import training_device
 from seq2attn.visualization.attention_map import AttentionMap
 from tests.laws.parts import model, shuffled
 
+pytestmark = pytest.mark.filterwarnings("ignore:the model does not know", "ignore:.*too many tokens")
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
 LINES = ["a few words", "", "not many", "  ", " ".join(WORDS * 3), "many many words", "unknown", "a few words"]
 SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=12))

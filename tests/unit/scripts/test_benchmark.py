@@ -165,6 +165,7 @@ def test_progress_in_the_logs_of_all_toolkits(tmp_path):
     assert ours.progress_of("train: kept 9,000 of 9,000 pairs", metrics) is None
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("model", MODELS)
 def test_plain_models_ignore_padding(model):
     torch.manual_seed(0)

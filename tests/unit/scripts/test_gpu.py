@@ -103,6 +103,7 @@ def test_synthetic_text_has_the_lengths_and_words_of_wmt(tmp_path):
     assert 10_000 < len({word for line in sides[1] for word in line.split()}) <= 32_000
 
 
+@pytest.mark.filterwarnings("ignore:the model does not know")
 def test_search_is_measured_without_a_gpu(tmp_path, monkeypatch):
     run = untrained(tmp_path).folder
     captures, capture = [], captured_step.capture
