@@ -45,10 +45,12 @@ def lock_directory(
             raise RunError(f"{folder}: {holder} is at work in it; wait for its end, stop it, or {advice}")
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        hold_lock(path, descriptor)
-        yield descriptor
+        try:
+            hold_lock(path, descriptor)
+            yield descriptor
+        finally:
+            del _held[path.absolute()]
     finally:
-        _held.pop(path.absolute(), None)
         os.close(descriptor)
 
 

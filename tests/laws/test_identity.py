@@ -79,6 +79,15 @@ def test_nothing_is_written_in_the_place_of_a_locked_folder(tmp_path, writer, is
     write_bytes(folder / "a" / "file", b"later")
 
 
+def test_a_lock_that_is_refused_changes_nothing(tmp_path):
+    with lock_directory(tmp_path / "run"):
+        with pytest.raises(RunError, match="is at work in it"), lock_directory(tmp_path / "run"):
+            pass
+        replace(tmp_path / "run")
+        with pytest.raises(RunError, match=REPLACED):
+            write_bytes(tmp_path / "run" / "file", b"new")
+
+
 @pytest.mark.parametrize("context", [atomic_path, atomic_dir])
 def test_nothing_is_replaced_by_a_write_that_began_before(tmp_path, context):
     path = tmp_path / "run" / "a" / "file"
