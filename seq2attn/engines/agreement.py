@@ -61,24 +61,26 @@ class AgreementReport:
     mean_forced_difference: float
 
     @property
+    def is_same_model(self) -> bool:
+        """True if greedy search and log-probabilities are those of the same model. Beams may end differently."""
+        is_greedy_same = self.searches[0].token_agreement >= MIN_AGREEMENT
+        return is_greedy_same and self.max_forced_difference <= MAX_FORCED_DIFFERENCE
+
+    @property
     def other_searches(self) -> str | None:
-        """A note on searches that find other translations; None without one."""
-        others = [one for one in self.searches if one.token_agreement < MIN_AGREEMENT]
+        """A note on searches of the same model that find other translations; None without one."""
+        others = [one for one in self.searches if self.is_same_model and one.token_agreement < MIN_AGREEMENT]
         shares = ", ".join(f"{one.token_agreement:.2%} of the tokens in {one.search}" for one in others)
         return f"the searches differ, and agree in {shares}; probabilities are the same" if others else None
 
     def check(self, problem: str) -> None:
-        """Raises UserError with the `problem` unless greedy search and log-probabilities are those of the same model.
-
-        Beams of other programs may end differently.
-        """
-        agreement, difference = self.searches[0].token_agreement, self.max_forced_difference
-        if agreement >= MIN_AGREEMENT and difference <= MAX_FORCED_DIFFERENCE:
-            return
-        raise UserError(
-            f"{problem}, so nothing was left behind: {agreement:.2%} of the tokens agree in greedy search, expected"
-            f" {MIN_AGREEMENT:.0%}, and log-probabilities to {difference:.1e}, expected {MAX_FORCED_DIFFERENCE}\n{self}"
-        )
+        """Raises UserError with the `problem` unless both are the same model."""
+        if not self.is_same_model:
+            raise UserError(
+                f"{problem}, so nothing was left behind: {self.searches[0].token_agreement:.2%} of the tokens agree in"
+                f" greedy search, expected {MIN_AGREEMENT:.0%}, and log-probabilities to"
+                f" {self.max_forced_difference:.1e}, expected {MAX_FORCED_DIFFERENCE}\n{self}"
+            )
 
     def __str__(self) -> str:
         rows = [("search", "sentences", "tokens", "same", "score: largest", "mean difference")]

@@ -59,6 +59,19 @@ def test_what_is_not_known_is_left_out(run: RunDirectory) -> None:
     assert "greedy: 99.50% of the tokens are equal in 12 sentences" in text and "It is used so." in text
 
 
+@pytest.mark.parametrize(
+    ("greedy", "difference", "is_same"), [(0.995, 1e-6, True), (0.9, 1e-6, False), (0.995, 1.0, False)]
+)
+def test_only_the_same_model_has_another_search(
+    run: RunDirectory, greedy: float, difference: float, is_same: bool
+) -> None:
+    """Quantized weights are another model, whose probabilities are not the same."""
+    searches = SearchAgreement("greedy", 12, greedy, 0.9, 0.1, 0.1), SearchAgreement("beam 5", 12, 0.8, 0.5, 0.1, 0.1)
+    report = AgreementReport(searches, difference, difference)
+    text = build_model_card(run, "int8", report, "ctranslate2", "It is used so.\n")
+    assert ("probabilities are the same" in text) == is_same and "80.00% of the tokens are equal" in text
+
+
 def test_sizes_data_and_scores_are_those_of_the_run(run: RunDirectory) -> None:
     model, source, target = run.load_model()
     train, dev = (inspect_pairs([("a few", "words")] * number, source, target) for number in (1500, 20))
