@@ -53,10 +53,10 @@ def check_output(path: Path | None, command: str, *inputs: Path | None, overwrit
     if path is None or not path.is_file():
         return
     if any(one and one.exists() and path.samefile(one) for one in inputs):
-        raise UserError(f"{path}: is an input of this command too; give another --output")
+        raise UserError(f"{path}: is an input of this command too; give another name")
     stat = path.stat()
     if stat.st_size and not overwrite and stat.st_mtime_ns % SECOND != _fraction(path, command):
-        raise UserError(f"{path}: exists, and is not what `{command}` wrote; give another name, or --overwrite")
+        raise UserError(f"{path}: exists, and is not what this command wrote; give another name, or --overwrite")
 
 
 def _fraction(path: Path, command: str) -> int:

@@ -17,8 +17,8 @@ from seq2attn.io.terminal import print_warnings
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DRAWING = "a drawing"
-"""The writer of pictures and pages, for `check_output`."""
+DRAWING = "drawing"
+"""The command, for `check_output`, of all pictures and pages of attention."""
 SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito's colors without yellow: distinguishable with color blindness, dark enough for lines on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

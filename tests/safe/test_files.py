@@ -131,7 +131,7 @@ def test_an_output_does_not_replace_an_input(
     (tmp_path / "link").symlink_to(tmp_path / inputs[0])
     for output in (*inputs, "link"):
         error = invoke(*arguments, "-o", tmp_path / output, code=2).err
-        assert error == f"error: {tmp_path / output}: is an input of this command too; give another --output\n"
+        assert error == f"error: {tmp_path / output}: is an input of this command too; give another name\n"
         assert all((tmp_path / option).stat().st_size > 3 for option in inputs)
     invoke(*arguments, "-o", tmp_path / "new")
     invoke(*arguments, "-o", tmp_path / "new")  # an earlier output
