@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict
 
 from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SentenceDifference, SetComparison, seed_spread
-from seq2attn.evaluation.metrics import MIN_BLEU, PairedScore, length_table
+from seq2attn.evaluation.metrics import MIN_SIGNIFICANT_BLEU, PairedScore, length_table
 from seq2attn.io.tables import format_table
 from seq2attn.visualization.html_page import render_page
 
@@ -19,7 +19,7 @@ TEST_NOTES = {
 }
 P_NOTE = (
     f"p is of one seed of each run, and measures the choice of sentences alone; BLEU has none where both are below"
-    f" {MIN_BLEU:g}."
+    f" {MIN_SIGNIFICANT_BLEU:g}."
 )
 
 

@@ -21,7 +21,7 @@ MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate
 SignificanceTest = Literal["bootstrap", "randomization"]
 SAMPLES: dict[SignificanceTest, tuple[str, int]] = {"bootstrap": ("bs", 1000), "randomization": ("ar", 10_000)}
 """sacreBLEU's name of each paired test, and its number of samples."""
-MIN_BLEU = 1.0
+MIN_SIGNIFICANT_BLEU = 1.0
 """BLEU below which no system is better than another: of both, a difference has no p-value."""
 TIE = 1e-9
 """Difference, and relative difference, below which scores are equal."""
@@ -45,7 +45,7 @@ class PairedScore:
     value: float
     signature: str
     interval: float | None  # half the width of the 95 % interval over sentences; None for randomization
-    p_value: float | None  # None for the first system, and for BLEU of both below MIN_BLEU
+    p_value: float | None  # None for the first system, and for BLEU of both below MIN_SIGNIFICANT_BLEU
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def paired_scores(
         p_value, first = result.p_value, columns[name][0].score
         if p_value is not None and abs(result.score - first) < TIE:
             p_value = 1.0
-        if "bleu" in name.lower() and max(result.score, first) < MIN_BLEU:
+        if "bleu" in name.lower() and max(result.score, first) < MIN_SIGNIFICANT_BLEU:
             p_value = None
         numbers = (None if number is None else float(number) for number in (result.ci, p_value))
         return PairedScore(float(result.score), str(signatures[name]), *numbers)

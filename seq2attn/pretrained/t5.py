@@ -27,7 +27,7 @@ from seq2attn.pretrained.hf_weights import OUR_OUTPUT, Tables, WeightNames
 from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
 PIECES_FILE = "spiece.model"
-MAX_UNUSED = 2**10
+MAX_UNUSED_ROWS = 2**10
 """Maximum number of rows without a token."""
 NUM_EXTRA_IDS = 100
 """Entries after the pieces that mark masked text in the first training."""
@@ -182,7 +182,7 @@ class T5(Family):
         """The model of the pieces, and the id of each token: pieces, extra ids from the last to 0, unused rows."""
         extra = [f"<extra_id_{number}>" for number in reversed(range(NUM_EXTRA_IDS))]
         first, size = len(self.pieces), self.architecture.vocab_size
-        extra += [f"<unused{id}>" for id in range(first + len(extra), min(size, first + MAX_UNUSED))]
+        extra += [f"<unused{id}>" for id in range(first + len(extra), min(size, first + MAX_UNUSED_ROWS))]
         tokens = [*self.pieces, *extra[: max(0, size - first)]]
         side = self.folder / PIECES_FILE, {token: id for id, token in enumerate(tokens)}
         return side, side
