@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from itertools import compress
 
 from seq2attn.tokenizers.base import Tokenizer
@@ -41,11 +41,14 @@ def _script(character: str) -> str:
     return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
 
 
-def describe_unknown(characters: Mapping[str, int], known: Container[str]) -> str | None:
-    """The share of the `characters` of a text that are not known, with examples; None for a small one."""
+def describe_unknown(characters: Mapping[str, int], known: Collection[str]) -> str | None:
+    """The share of the `characters` of a text that are not known, with examples.
+
+    None for a small share, and if no known ones are given: then a model may know all.
+    """
     unknown = Counter({character: count for character, count in characters.items() if character not in known})
     total, num_unknown = sum(characters.values()), unknown.total()
-    if num_unknown < MIN_UNKNOWN or num_unknown <= MAX_UNKNOWN_SHARE * total:
+    if not known or num_unknown < MIN_UNKNOWN or num_unknown <= MAX_UNKNOWN_SHARE * total:
         return None
     examples = " ".join(character for character, _ in unknown.most_common(NUM_EXAMPLES))
     return f"{num_unknown / total:.1%} of the characters, {num_unknown:,} of {total:,} ({examples})"

@@ -93,6 +93,11 @@ class SideStatistics:
         """The characters that a model knows by this training text."""
         return known_characters(self.characters)
 
+    def with_earlier(self, characters: Mapping[str, int]) -> SideStatistics:
+        """The statistics with the characters of earlier text; without any if these are none."""
+        counts = Counter(self.characters) + Counter(characters) if characters else Counter[str]()
+        return replace(self, characters=dict(counts.most_common()))
+
 
 @dataclass(frozen=True)
 class CorpusReport:
@@ -107,25 +112,19 @@ class CorpusReport:
     target: SideStatistics
 
     def with_earlier(self, earlier: CorpusReport | None) -> CorpusReport:
-        """The report of text for tokenizers of `earlier` text, whose characters are known, too, if it is known."""
-
-        def both(one: SideStatistics, other: SideStatistics | None) -> SideStatistics:
-            counts = Counter(one.characters) + Counter(other.characters) if other and other.characters else Counter()
-            return replace(one, characters=dict(counts.most_common()))
-
-        source, target = (earlier.source, earlier.target) if earlier else (None, None)
-        return replace(self, source=both(self.source, source), target=both(self.target, target))
+        """The report with the characters of earlier text for the same tokenizers; without any if they are not known."""
+        source, target = (earlier.source.characters, earlier.target.characters) if earlier else ({}, {})
+        return replace(self, source=self.source.with_earlier(source), target=self.target.with_earlier(target))
 
     def warnings(self, name: str, train: CorpusReport | None = None) -> Iterator[str]:
         """Warnings about a corpus, one line each; `train` is the training text that it is compared with."""
-        sides = {"source": self.source, "target": self.target}
-        for side, one in sides.items():
+        sides = ("source", self.source, train and train.source), ("target", self.target, train and train.target)
+        for side, one, training in sides:
             if one.num_unknown > MAX_UNKNOWN_SHARE * one.num_tokens:
                 share = f"{one.num_unknown / one.num_tokens:.1%} unknown tokens"
                 yield f"{name}: the {side} has {share}, {one.num_unknown:,} of {one.num_tokens:,}"
-            elif train and (known := getattr(train, side).known_characters):
-                unknown = describe_unknown(one.characters, known)
-                yield from [f"{name}: the training text hardly has {unknown} of the {side}"] * bool(unknown)
+            elif training and (unknown := describe_unknown(one.characters, training.known_characters)):
+                yield f"{name}: the training text hardly has {unknown} of the {side}"
         if self.num_one_sided >= max(MIN_PAIRS, MAX_ONE_SIDED_SHARE * self.num_pairs):
             yield f"{name}: {self.num_one_sided:,} pairs have text on one side only"
         if self.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * self.num_pairs):
@@ -136,8 +135,9 @@ class CorpusReport:
         if num_in_train > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * self.num_pairs):
             share = f"{num_in_train:,} of its {self.num_pairs:,} pairs ({num_in_train / self.num_pairs:.1%})"
             yield f"{name}: {share} are training pairs, so that its scores are too high"
-        for side, one in sides.items() if train else ():
-            yield from (f"{name}: the {side} {text}" for text in one.style.differences(getattr(train, side).style))
+        for side, one, training in sides:
+            differences = one.style.differences(training.style) if training else ()
+            yield from (f"{name}: the {side} {difference}" for difference in differences)
 
 
 @dataclass

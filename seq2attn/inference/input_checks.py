@@ -75,7 +75,7 @@ class InputChecker:
             share = f"{self.num_unknown / self.num_tokens:.1%} of the tokens"
             counts = f"{self.num_unknown:,} of {self.num_tokens:,}"
             yield f"the model does not know {share}, {counts}, in {enumerate_lines(self._with_unknown)}"
-        elif self._known and (unknown := describe_unknown(self._characters, self._known)):
+        elif unknown := describe_unknown(self._characters, self._known):
             yield f"the model does not know {unknown}, in {enumerate_lines(self._with_unknown_characters)}"
 
     def line_warnings(self) -> Iterator[str]:
@@ -84,7 +84,7 @@ class InputChecker:
 
 
 def not_finite_errors(lines: Sequence[int]) -> list[str]:
-    """The error about lines, by their numbers, for which the model gives no finite log-probabilities, if any."""
+    """The error, if any, about the numbers of lines for which the model gives no finite log-probabilities."""
     return [f"{enumerate_lines(lines)}: {NOT_FINITE}"] if lines else []
 
 
