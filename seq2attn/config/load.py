@@ -130,6 +130,8 @@ def load_json(content: Any, path: Path, model: type[C]) -> C:
     """
     try:
         return model.model_validate(PathString.of(content, path.parent))
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deep") from None
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(f"{path}: `{'.'.join(map(str, first['loc']))}`: {first['msg']}") from None

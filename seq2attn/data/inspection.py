@@ -24,7 +24,7 @@ from seq2attn.data.corpus import CORPUS_HINT
 from seq2attn.data.filter import EncodedPair
 from seq2attn.errors import RunError
 from seq2attn.io.arrays import load_array
-from seq2attn.io.files import atomic_path, read_object, validate, write_json
+from seq2attn.io.files import MAX_FILE_BYTES, atomic_path, read_object, validate, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.vocabulary import UNK
@@ -227,7 +227,8 @@ class DataReport:
         if not path.exists():
             return None
         problem = "is not a report on data, or is corrupt"
-        return validate(TypeAdapter(cls), read_object(path, REPORT_HINT), path, problem, REPORT_HINT)
+        content = read_object(path, REPORT_HINT, MAX_FILE_BYTES)
+        return validate(TypeAdapter(cls), content, path, problem, REPORT_HINT)
 
 
 def ignores_case(tokenizer: Tokenizer) -> bool:

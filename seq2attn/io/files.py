@@ -30,7 +30,7 @@ from seq2attn.io.lock import check_locks
 MAX_FILE_BYTES = 2**25
 """Maximum size of a file that is read into memory: a vocabulary of a million words has half of it."""
 MAX_JSON_BYTES, MAX_JSON_VALUES = 2**20, 2**21
-"""Maximum size of a JSON file other than a vocabulary, and number of values in any: one takes up to 100 bytes."""
+"""Maximum size of a JSON file without a vocabulary or text, and number of values in any: one takes up to 100 bytes."""
 FORMAT_VERSION = 1
 """Version of run directories, exports, prepared data and sweep results."""
 TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.(partial|removed)$")
@@ -180,7 +180,7 @@ def read_bytes(path: Path, fix: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 
 
 def read_object(path: Path, fix: str, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """The JSON object in a file of a run or of a pretrained model. `max_bytes`: MAX_FILE_BYTES for a vocabulary.
+    """The JSON object in a file of a run or of a pretrained model. `max_bytes`: more for a vocabulary or text.
 
     Raises: RunError, also if it is not a JSON object.
     """

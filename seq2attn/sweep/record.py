@@ -24,7 +24,7 @@ from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import TestSetResult
 from seq2attn.experiment import ExperimentConfig
-from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, validate, write_json
+from seq2attn.io.files import FORMAT_VERSION, MAX_FILE_BYTES, check_format, read_object, validate, write_json
 from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 
@@ -81,7 +81,7 @@ def read_record(folder: Path) -> RunRecord | None:
     path = folder / RESULT_FILE
     if not path.is_file():
         return None
-    content = read_object(path, SWEEP_HINT)
+    content = read_object(path, SWEEP_HINT, MAX_FILE_BYTES)
     check_format(content, path, SWEEP_HINT)
     del content["format"]
     return validate(_RECORD, content, path, "is not valid", SWEEP_HINT)

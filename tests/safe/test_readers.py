@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from seq2attn.config import plugin
 from seq2attn.config.plugin import allow_code
 from seq2attn.config.yaml_reader import parse_yaml, read_ids
+from seq2attn.data.inspection import DataReport, inspect_pairs
 from seq2attn.errors import ConfigError, RunError, UserError
+from seq2attn.evaluation.evaluate import Digests, TestSetResult
 from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.plan import TrialRun, load_plan
 from seq2attn.sweep.record import (
@@ -18,6 +21,7 @@ from seq2attn.sweep.record import (
     TrainingSummary,
     changed_options,
     options,
+    read_record,
     read_trial,
     write_record,
     write_trial,
@@ -73,12 +77,31 @@ def test_a_trial_may_have_the_code_of_its_sweep(trial: TrialRun) -> None:
     assert Path("it ran").exists()
 
 
-@pytest.mark.parametrize("content", ["{}", '{"config": 3}', '{"config": {"model": []}, "fingerprint": []}'])
+DEEP = f'{{"config": {{"model": {"[" * 900}{"]" * 900}}}}}'
+
+
+@pytest.mark.parametrize("content", ["{}", '{"config": 3}', '{"config": {"model": []}, "fingerprint": []}', DEEP])
 def test_a_trial_without_a_config_is_of_another_one(trial: TrialRun, content: str) -> None:
     (trial.folder / TRIAL_FILE).write_text(content, encoding="utf-8")
     assert changed_options(trial) == ["config"]
     with pytest.raises(UserError, match=TRIAL_FILE):
         read_trial(trial.folder)
+
+
+def test_large_files_of_own_text_are_read(tmp_path: Path) -> None:
+    """Translations of large test sets, and the characters of large Chinese and Japanese texts."""
+    lines = tuple(f"translation {number}: " + "word " * 100 for number in range(5000))
+    digests = Digests("source", ("reference",))
+    result = TestSetResult("test", digests, len(lines), (), (), 1.0, 1, lines, None, ())
+    record = RunRecord(TrainingSummary(1, 1, 1, 1, 1, 1, "machine", "2", "today"), {"test": result})
+    write_record(tmp_path, record)
+    assert read_record(tmp_path) == record
+    counts = {chr(code): 123_456 for code in range(0x10000, 0x20000)}
+    empty = inspect_pairs([], *untrained(tmp_path).load_tokenizers())
+    corpus = replace(empty, source=replace(empty.source, characters=counts))
+    report = DataReport(corpus, corpus, {})
+    report.save(tmp_path)
+    assert DataReport.load(tmp_path) == report
 
 
 @pytest.mark.slow
