@@ -46,10 +46,11 @@ class InputChecker:
             self.num_unknown += one.num_unknown
             if one.num_unknown:
                 self._with_unknown.append(number)
-            characters = untagged_text(tokenizer, one.line)
-            self._characters.update(characters)
-            if not self._known.issuperset(characters):
-                self._with_unknown_characters.append(number)
+            if self._known:
+                characters = untagged_text(tokenizer, one.line)
+                self._characters.update(characters)
+                if not self._known.issuperset(characters):
+                    self._with_unknown_characters.append(number)
             if tokenizer.lacks_tag(one.line):
                 self._lines[UNTAGGED].append(number)
             if one.warning is not None:
