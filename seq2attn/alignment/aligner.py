@@ -103,10 +103,11 @@ def _are_finite(weights: WordAttention | None) -> bool:
     return weights is None or bool(np.isfinite(weights).all())
 
 
-def _require_finite(pairs: Iterable[WordAttention | None]) -> Iterator[WordAttention | None]:
-    for number, weights in enumerate(pairs, start=1):
-        check_finite([] if _are_finite(weights) else [number])
-        yield weights
+def _require_finite(weights: Iterable[WordAttention | None]) -> Iterator[WordAttention | None]:
+    """The weights of each pair. Raises UserError at the first that are not finite."""
+    for number, one in enumerate(weights, start=1):
+        check_finite([] if _are_finite(one) else [number])
+        yield one
 
 
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None, *, overwrite: bool = False) -> None:

@@ -133,9 +133,11 @@ def _searched_and_forced(
     forced = native.token_log_probs([(sources[row], found[row].tokens) for row in rows], budget=MAX_BATCH_TOKENS)
     pairs = []
     for row, log_probs in zip(rows, forced, strict=True):
-        total, is_longest = found[row].log_prob, len(found[row].tokens) >= longest[row]
-        totals = [sum(log_probs), *[sum(log_probs[:-1])] * is_longest]
-        pairs.append((total, min((abs(one - total), one) for one in totals)[1]))
+        total = found[row].log_prob
+        totals = [sum(log_probs)]
+        if len(found[row].tokens) >= longest[row]:
+            totals.append(sum(log_probs[:-1]))
+        pairs.append((total, min(totals, key=lambda one: abs(one - total))))
     return pairs
 
 

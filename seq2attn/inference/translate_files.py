@@ -52,7 +52,7 @@ class TranslateOptions:
             if self.attention_selection != AttentionSelection():
                 raise UserError("options of the attention picture need its file: --attention FILE")
         elif self.attention != "-":
-            check_drawing(Path(self.attention), *inputs, page=(PAGE,), overwrite=self.overwrite)
+            check_drawing(Path(self.attention), *inputs, others=(PAGE,), overwrite=self.overwrite)
 
     @property
     def draws_html(self) -> bool:

@@ -33,7 +33,7 @@ def lock_directory(
 
     Raises: RunError when another process holds the lock, or when the folder is not writable.
     """
-    path = folder / name
+    path = (folder / name).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -49,7 +49,7 @@ def lock_directory(
             hold_lock(path, descriptor)
             yield descriptor
         finally:
-            del _held[path.absolute()]
+            del _held[path]
     finally:
         os.close(descriptor)
 

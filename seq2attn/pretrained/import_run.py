@@ -79,7 +79,8 @@ def import_run(
         weights = convert_weights(family.convert(tensors), empty, family.tables, rows)
         origin = {"imported": str(folder.resolve()), "architecture": family.model_type, "positions": options.positions}
         directory.save_model(weights, (source.vocabulary, target.vocabulary), origin)
-        loaded, report = directory.load_model(), None
+        loaded = directory.load_model()
+        report = None
         if find_spec("transformers") is not None:
             assert isinstance(source, SentencePieceTokenizer | HFTokenizer)
             check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)

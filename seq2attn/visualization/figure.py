@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,10 +41,10 @@ def check_picture(path: Path, *, others: tuple[str, ...] = ()) -> None:
         raise UserError("drawing needs matplotlib: pip install 'seq2attn[plots]'")
 
 
-def check_drawing(path: Path, *inputs: Path | None, page: Sequence[str] = (), overwrite: bool = False) -> None:
-    """Check that a picture, or a page, can be drawn to `path` by a command with these inputs. Raises UserError."""
-    if path.suffix.lower() not in page:
-        check_picture(path, others=tuple(page))
+def check_drawing(path: Path, *inputs: Path | None, others: tuple[str, ...] = (), overwrite: bool = False) -> None:
+    """Check that a command with these inputs can draw to `path`, also in a format of `others`. Raises UserError."""
+    if path.suffix.lower() not in others:
+        check_picture(path, others=others)
     check_output(path, DRAWING, *inputs, overwrite=overwrite)
 
 

@@ -181,11 +181,11 @@ def test_the_average_of_the_last_has_no_gap(corpus):
     trained(corpus, "run", max_duration=["18 updates"], **options, **more)
     names = [f"{update:08}" for update in (12, 14, 16, 18)]
     assert run.weights_origin()["checkpoints"] == names and "the mean of 4 checkpoints" in log_of(run)
-    assert log_of(run).count("warning: `checkpoints.average: last`: only of those since the last one") == 1
+    assert log_of(run).count("warning: the mean is of the checkpoints since the last one that was removed") == 1
     assert_mean(load_tensors(run.weights_path), run, names)
     trained(corpus, "run", max_duration=["24 updates"], **options, **more)
     assert run.weights_origin()["checkpoints"] == [f"{update:08}" for update in range(14, 25, 2)]
-    assert "only of those since the last one" not in log_of(run)  # which was logged after the last checkpoint
+    assert "since the last one that was removed" not in log_of(run)  # which was logged after the last checkpoint
 
 
 @pytest.mark.parametrize("unit", ["epochs", "updates", "hours"])

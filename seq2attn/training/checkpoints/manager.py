@@ -136,7 +136,7 @@ class CheckpointManager:
         is_last = config.average == "last"
         chosen = newest_checkpoints(self.run, config.keep_last) if is_last else self._best_checkpoints()
         if is_last and len(chosen) < min(config.keep_last, len(validated_checkpoints(self.run.folder))):
-            self.reporter.log("warning: `checkpoints.average: last`: only of those since the last one that was removed")
+            self.reporter.log("warning: the mean is of the checkpoints since the last one that was removed")
         weights = average_weights(chosen)
         remove_adapters(self.objective.model)
         copy_weights(self.objective.model, weights, self.run.weights_path)
