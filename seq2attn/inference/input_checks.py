@@ -33,13 +33,14 @@ class InputChecker:
         self.num_lines = self.num_tokens = self.num_unknown = 0
         self._with_unknown: list[int] = []
         self._characters, self._with_unknown_characters = Counter[str](), list[int]()
-        self._known = training.source.known_characters if training else frozenset[str]()
+        self._trained = training.source.known_characters if training else frozenset[str]()
+        self._known = self._trained
         self._lines: dict[str, list[int]] = defaultdict(list)  # numbers of lines by their warning
         self.not_finite: list[int] = []  # lines that the model cannot translate
 
     def add_lines(self, lines: Sequence[SourceLine], tokenizer: Tokenizer) -> None:
         """Count the next lines."""
-        self._known = self._known or tokenizer.characters
+        self._known = self._trained or tokenizer.characters
         for number, one in enumerate(lines, self.num_lines + 1):
             self._style.add(one.line)
             self.num_tokens += one.num_tokens
@@ -47,7 +48,9 @@ class InputChecker:
             if one.num_unknown:
                 self._with_unknown.append(number)
             if self._known:
-                characters = untagged_text(tokenizer, one.line)
+                # A model of SentencePiece has its own normalization, such as that of full-width punctuation.
+                decoded = map(tokenizer.decode, one.segments)
+                characters = untagged_text(tokenizer, one.line) if self._trained else "".join(decoded)
                 self._characters.update(characters)
                 if not self._known.issuperset(characters):
                     self._with_unknown_characters.append(number)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceTrainer
 
 from seq2attn import load
 from seq2attn.data.characters import describe_unknown, known_characters
@@ -23,6 +24,7 @@ from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.right_to_left import with_direction
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from tests.safe.untrained import untrained
@@ -79,6 +81,19 @@ def test_by_the_vocabulary_where_the_training_text_is_not_known() -> None:
         assert not training.source.characters
         assert len(input_warnings(BPE, FOREIGN, report)) == 1
         assert input_warnings(JOINT, FOREIGN, report) == input_warnings(BPE, RARE[:1], report) == []
+
+
+def test_the_normalization_of_a_model_is_no_unknown_text(tmp_path: Path) -> None:
+    """An import of a model that SentencePiece trained on folded case and half-width punctuation, with bytes."""
+    options = {"byte_fallback": True, "normalization_rule_name": "nmt_nfkc_cf", "vocab_size": 600, "minloglevel": 2}
+    with (tmp_path / "source.spm").open("wb") as file:
+        lines = (source for source, _ in TRAIN)
+        SentencePieceTrainer.train(sentence_iterator=lines, model_writer=file, **options)
+    config = {"kind": "sentencepiece", "path": tmp_path / "source.spm"}
+    tokenizer = SentencePieceTokenizerConfig.model_validate(config).train([])
+    lines = [source.upper().replace(".", "．") for source, _ in PHRASES[800:820]]
+    assert input_warnings(tokenizer, lines, None) == []
+    assert len(input_warnings(tokenizer, [*lines, *FOREIGN], None)) == 1
 
 
 def test_sets_are_compared_with_the_training_text() -> None:
