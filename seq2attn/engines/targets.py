@@ -127,7 +127,7 @@ class RunEngine:
         device = resolve_device(self.device)
         plugin.allow_code(self.allow_code)
         if self.run.weights_digest() != self.digest:
-            raise RunError(f"{self.run.weights_path}: was replaced after the translator had been loaded; load it again")
+            raise RunError(f"{self.run.weights_path}: is not what the translator was loaded from; load it again")
         # In a thread that ends, and with it its team of OpenMP threads. CTranslate2 uses the same OpenMP, whose threads
         # sleep between two products once they are more than the processors: a single sentence took three times as long.
         with ThreadPoolExecutor(1) as thread:

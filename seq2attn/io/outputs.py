@@ -17,6 +17,7 @@ from seq2attn.io.files import atomic_path, sha256_json, sha256_of
 
 STANDARD_STREAM = Path("-")
 """The path that means standard input or output on the command line."""
+STANDARD_OUTPUTS = (STANDARD_STREAM, Path("/dev/stdout"))  # the second leads to a file that a shell may append to
 SECOND = 10**9
 """Nanoseconds of a second."""
 
@@ -50,7 +51,7 @@ def check_output(path: Path | None, command: str, *inputs: Path | None, overwrit
 
     So no corpus is lost by a wrong name. An empty file is replaced, and everything but an input with `overwrite`.
     """
-    if path is None or not path.is_file():
+    if path is None or path in STANDARD_OUTPUTS or not path.is_file():
         return
     if any(one and one.exists() and path.samefile(one) for one in inputs):
         raise UserError(f"{path}: is an input of this command too; give another name")
@@ -66,14 +67,15 @@ def _fraction(path: Path, command: str) -> int:
 
 def _mark(path: Path, command: str) -> None:
     """The modification time that `check_output` knows: no other file is needed, and a change of the file removes it."""
-    time = path.stat().st_mtime_ns // SECOND * SECOND + _fraction(path, command)
+    time = path.stat().st_mtime_ns
+    time -= (time - _fraction(path, command)) % SECOND  # make warns of times in the future
     os.utime(path, ns=(time, time))
 
 
 @contextmanager
 def text_output(path: Path | None, command: str = "") -> Iterator[TextIO | codecs.StreamWriter]:
-    """Standard output, for None and `-`, or the text of a file as `output` writes it, compressed for .gz and .xz."""
-    if path is None or path == STANDARD_STREAM:
+    """Standard output, for None, `-` and /dev/stdout, or a file as `output` writes it, compressed for .gz and .xz."""
+    if path is None or path in STANDARD_OUTPUTS:
         yield sys.stdout
         sys.stdout.flush()
     else:

@@ -2,13 +2,15 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from seq2attn.io.outputs import text_output
-from tests.cli.conftest import invoke_in
+from tests.cli.conftest import ENVIRONMENT, invoke_in
 from tests.safe.untrained import CONFIG, untrained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
@@ -53,7 +55,7 @@ def test_only_own_outputs_are_replaced(home: Path, name: str) -> None:
     assert path.read_bytes() == b"the only copy of a corpus\n" and refused.out == ""
     invoke_in(home, *command, "--overwrite")
     written, before = path.read_bytes(), path.stat()
-    assert written != b"the only copy of a corpus\n" and abs(before.st_mtime - time.time()) < 60
+    assert written != b"the only copy of a corpus\n" and 0 < time.time() - before.st_mtime < 60
     invoke_in(home, *command)
     assert path.stat().st_ino != before.st_ino  # replaced
     copy = path.with_name(f"copy of {path.name}")
@@ -89,3 +91,12 @@ def test_a_synthetic_corpus_is_no_translation(home: Path) -> None:
     with text_output(home / "corpus.txt") as file:  # as `distill` writes it
         file.write("text\n")
     invoke_in(home, "translate", "run", "a few words", "-o", "corpus.txt", code=2)
+
+
+def test_a_shell_appends_to_standard_output(home: Path) -> None:
+    command = [sys.executable, "-m", "seq2attn", "config", "schema", "-o", "/dev/stdout"]
+    with (home / "appended").open("ab") as file:
+        for _ in range(2):
+            subprocess.run(command, stdout=file, check=True, env=ENVIRONMENT)
+    content = (home / "appended").read_bytes()
+    assert content and content[: len(content) // 2] == content[len(content) // 2 :]
