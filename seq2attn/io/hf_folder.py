@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import FILE_HINT, read_object
-from seq2attn.io.weights import TensorSpec, load_tensors, read_tensor_specs
+from seq2attn.io.weights import WEIGHTS_HINT, TensorSpec, load_tensors, read_tensor_specs
 
 CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLE_FILE = "pytorch_model.bin"
@@ -54,8 +54,8 @@ def read_hf_specs(folder: Path) -> dict[str, TensorSpec]:
         try:
             specs |= read_tensor_specs(file)
         except RunError as error:
-            message = f"{file} ({file.stat().st_size:,} bytes) is not a complete safetensors file"
-            raise DataError(f"{message}: download it again. {error}") from None
+            reason = str(error).removesuffix(WEIGHTS_HINT)
+            raise DataError(f"{reason}download the file again, which has {file.stat().st_size:,} bytes now") from None
     return specs
 
 

@@ -120,11 +120,14 @@ def is_corrupt(path: Path) -> bool:
 def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata that `save_tensors` wrote, with the digest.
 
-    Raises: RunError when the file or its metadata cannot be read.
+    Raises: RunError without a file, CorruptFileError when it or its metadata cannot be read.
     """
     with open_tensors(path) as file:
         text = (file.metadata() or {}).get(METADATA_KEY, "{}")
-    return parse_object(text, path, WEIGHTS_HINT)
+    try:
+        return parse_object(text, path, WEIGHTS_HINT)
+    except RunError as error:
+        raise CorruptFileError(str(error)) from None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import torch
 
 from seq2attn.errors import RunError
 from seq2attn.inference.translator import Translator
-from seq2attn.io.weights import METADATA_KEY, load_tensors, save_tensors
+from seq2attn.io.weights import METADATA_KEY, is_corrupt, load_tensors, save_tensors
 from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import untrained
 
@@ -66,6 +66,7 @@ def test_invalid_metadata_is_refused(run: RunDirectory) -> None:
     for text in ("[", "{", "[" * 9999, "[]", '{"origin": []}'):
         safetensors.torch.save_file(tensors, run.weights_path, {METADATA_KEY: text})
         refused(run)
+        assert is_corrupt(run.weights_path)  # so that a training resumes from the checkpoint before
         with pytest.raises(RunError, match=str(run.weights_path)):
             run.weights_origin()
 
