@@ -38,10 +38,11 @@ class TokenizedText:
     def from_ids(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
         """The line with these ids, including special tokens. In scripts without spaces tokens are words."""
         tokens, words, word_ids = tokenizer.convert_ids_to_tokens(ids), list[str](), list[int]()
-        places = groupby(range(len(ids)), whole_word_ids(tokenizer, ids).__getitem__)
-        for word in (list(word) for _, word in places):
-            letters = [[word[place] for place in letter] for letter in join_bytes([tokens[place] for place in word])]
-            for part in _detach_punctuation(letters, [tokenizer.decode([ids[i] for i in one]) for one in letters]):
+        whole_words = whole_word_ids(tokenizer, ids)
+        for _, word in groupby(join_bytes(tokens), lambda letter: whole_words[letter[0]]):
+            letters = [*word]
+            texts = [tokenizer.decode([ids[place] for place in letter]) for letter in letters]
+            for part in _detach_punctuation(letters, texts):
                 word_ids += [len(words)] * len(part)
                 words.append(tokenizer.decode([ids[place] for place in part]) or tokens[part[0]])
         return cls(tuple(tokens), tuple(words), tuple(word_ids), tokenizer.decode(ids))
@@ -49,12 +50,9 @@ class TokenizedText:
     @property
     def letters(self) -> tuple[list[str], list[int]]:
         """The tokens with the bytes of a letter as one, and for each token the index of its own."""
-        letters, texts = join_bytes(self.tokens), list[str]()
-        for first, *others in letters:
-            token, tokens = self.tokens[first], [self.tokens[place] for place in (first, *others)]
-            text = (_decode_bytes(tokens) or "\ufffd") if _BYTES.fullmatch(token) else token
-            texts.append(text if text.isprintable() else token)  # such as that of a line break
-        return texts, [index for index, one in enumerate(letters) for _ in one]
+        letters = join_bytes(self.tokens)
+        texts = [_letter([self.tokens[place] for place in letter]) for letter in letters]
+        return texts, [index for index, letter in enumerate(letters) for _ in letter]
 
     @classmethod
     def concat(cls, parts: Sequence[TokenizedText]) -> TokenizedText:
@@ -98,6 +96,12 @@ def join_bytes(tokens: Sequence[str]) -> list[list[int]]:
         else:
             letters.append([place])
     return letters
+
+
+def _letter(tokens: Sequence[str]) -> str:
+    """A token, or the letter of tokens of bytes if it can be printed, unlike a line break."""
+    text = (_decode_bytes(tokens) or "\ufffd") if _BYTES.fullmatch(tokens[0]) else tokens[0]
+    return text if text.isprintable() else tokens[0]
 
 
 def _decode_bytes(tokens: Sequence[str]) -> str | None:
