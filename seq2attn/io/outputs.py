@@ -8,7 +8,7 @@ import lzma
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -69,7 +69,8 @@ def _mark(path: Path, command: str) -> None:
     """The modification time that `check_output` knows: no other file is needed, and a change of the file removes it."""
     time = path.stat().st_mtime_ns
     time -= (time - _fraction(path, command)) % SECOND  # make warns of times in the future
-    os.utime(path, ns=(time, time))
+    with suppress(OSError):  # of a file system that keeps its own times, on which --overwrite is needed
+        os.utime(path, ns=(time, time))
 
 
 @contextmanager

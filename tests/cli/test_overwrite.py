@@ -1,5 +1,6 @@
 """An output replaces what an earlier call of the same command wrote, and nothing else unless `--overwrite` is given."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -85,6 +86,18 @@ def test_what_holds_nothing_is_written(home: Path) -> None:
     (home / "target").write_text("the only copy\n", "utf-8")
     (home / "second link").symlink_to("target")
     invoke_in(home, "translate", "run", "a few words", "-o", "second link", code=2)
+
+
+def test_nothing_is_lost_where_files_have_no_time_of_ours(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    command = "translate", "run", "a few words", "-o", "kept"
+    invoke_in(home, *command)
+    assert (home / "kept").read_text("utf-8").count("\n") == 1
+    invoke_in(home, *command, code=2)
+    invoke_in(home, *command, "--overwrite")
 
 
 def test_a_synthetic_corpus_is_no_translation(home: Path) -> None:
