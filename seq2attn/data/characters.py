@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from itertools import compress
 
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import is_blank
 
 MIN_SCRIPT_SHARE, MIN_LETTER_SHARE = 1e-3, 1e-4
 """Shares of the training text's characters from which a model knows all letters of a script, and a letter alone."""
@@ -50,5 +51,6 @@ def describe_unknown(characters: Mapping[str, int], known: Collection[str]) -> s
     total, num_unknown = sum(characters.values()), unknown.total()
     if not known or num_unknown < MIN_UNKNOWN or num_unknown <= MAX_UNKNOWN_SHARE * total:
         return None
-    examples = " ".join(character for character, _ in unknown.most_common(NUM_EXAMPLES))
+    most = (character for character, _ in unknown.most_common(NUM_EXAMPLES))
+    examples = " ".join(f"U+{ord(one):04X}" if is_blank(one) else one for one in most)
     return f"{num_unknown / total:.1%} of the characters, {num_unknown:,} of {total:,} ({examples})"

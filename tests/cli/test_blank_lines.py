@@ -94,6 +94,7 @@ def test_pairs_with_a_blank_side_are_counted_and_left_out(tmp_path: Path, side: 
     assert any("pairs have text on one side only" in line for line in log)
 
 
+@pytest.mark.filterwarnings("ignore:the model does not know")
 def test_a_blank_line_stays_empty_in_translation(invoke: Invoke, toy: Toy) -> None:
     text = "".join(f"rot\n{line}\n" for line in BLANK).encode()
     for options in ([], ["--greedy"], ["--set", "search.lengths.max_source_length=2"]):

@@ -116,6 +116,10 @@ def test_known_characters(counts: dict[str, int], factor: int) -> None:
     assert describe_unknown(dict.fromkeys(known, 1), known) is None
 
 
+def test_invisible_characters_are_named() -> None:
+    assert describe_unknown(Counter("\u200b" * 3 + "яяяя" + "a"), {"a"}) == "87.5% of the characters, 7 of 8 (я U+200B)"
+
+
 def test_letters_of_a_script_that_the_text_hardly_has_are_unknown() -> None:
     text = Counter("Das Haus ist alt, und die Katze schläft. " * 3000) + Counter("Яна, 我们 5 ß %")
     known = known_characters(text)
