@@ -136,6 +136,13 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
     assert markdown.startswith("## short, 20 sentences") and "| run" in markdown and "**" in markdown
 
 
+def test_trainings_with_other_options_are_no_seeds_of_one(folder: Path) -> None:
+    shutil.copytree(folder / "c", folder / "d")
+    edit_config(folder / "d", "max_grad_norm: 1.0", "max_grad_norm: 2.0")
+    for other, groups in (("c", [["a", "c"]]), ("d", [])):
+        assert json.loads(invoke_in(folder, "compare", "a", other, "--format", "json").out)["seeds"] == groups
+
+
 def test_of_searches_of_two_kinds_only_shared_settings_are_compared(invoke: Invoke, toy: Toy, tmp_path: Path) -> None:
     for run, option in (("beam", "--beam=2"), ("greedy", "--greedy")):
         shutil.copytree(toy.run, tmp_path / run)
@@ -166,11 +173,12 @@ def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path
 def test_unknown_words_and_missing_references(invoke: Invoke, tmp_path: Path) -> None:
     """In the scores of `evaluate`, and all that `compare` counts: a `<unk>` is one word, which no reference has."""
     lines = ["<unk> few words", "not many words are there", "a few words of <unk>"]
-    half = ["", "<unk> words", ""]
-    for name, text in (("source", lines), ("half", half)):
-        write_lines(tmp_path / name, text)
     run, other = untrained(tmp_path), untrained(tmp_path / "other")
     change_weights(other, lambda model: model.output_projection.bias[UNK].add_(0.7))
+    (translation,) = invoke("translate", "other/run", lines[1]).out.splitlines()
+    half = ["", translation, ""]  # nearer than the first reference
+    for name, text in (("source", lines), ("half", half)):
+        write_lines(tmp_path / name, text)
     files = ["--source", "source", "--reference", "source", "--reference", "half"]
     (run.folder / "data").mkdir()
     write_lines(run.folder / "data/train.jsonl", ['["a", "a <unk>"]'])

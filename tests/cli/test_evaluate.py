@@ -197,7 +197,12 @@ def test_a_table_and_reports_of_both_runs(invoke: Invoke, tmp_path: Path) -> Non
     assert [line.rsplit(maxsplit=2)[0].strip() for line in table.splitlines()[1:]] == labels
     assert ours.splitlines()[0].split() == ["words", "sentences", *" ".join(labels[:2]).split()]
     assert theirs.splitlines()[0].split()[2:] == " ".join(labels[2:]).split()
-    assert [line.partition(":")[0] for line in speeds.splitlines()] == labels
+    reports = [report_of(run, name) for name in ("ours", "theirs") for run in (before, after)]
+    for line, label, report in zip(speeds.splitlines(), labels, reports, strict=True):
+        count, seconds, num_tokens = report["sentences"], report["seconds"], report["num_tokens"]
+        rates = f"{count / seconds:.1f} sentences/s, {num_tokens / seconds:.0f} tokens/s"
+        assert line == f"{label}: {count} sentences in {seconds:.1f} s, {rates}"
+        assert report["sentences_per_second"] == pytest.approx(count / seconds)
     both = json.loads(invoke("evaluate", "run", "other/run", "--metric", "bleu", "--json", "--greedy").out)
     assert list(both) == ["run", "other/run"]
     translations = []
@@ -237,8 +242,9 @@ def test_the_tag_of_a_set_is_known_to_all_runs(invoke: Invoke, tmp_path: Path) -
     untrained(tmp_path)
     tagged = CONFIG.replace("lines.txt}", "lines.txt, tag: news}").replace("ours:", "theirs:")
     untrained(tmp_path / "other", tagged, tags=("<news>",))
-    error = invoke("evaluate", "run", "other/run", code=2).err
-    assert error.startswith("error: the model does not know the tag `news`: it was trained without tags")
+    for runs in (("run", "other/run"), ("other/run", "run")):
+        error = invoke("evaluate", *runs, code=2).err
+        assert error.startswith("error: the model does not know the tag `news`: it was trained without tags")
     assert "theirs" in invoke("evaluate", "other/run").out
 
 

@@ -41,7 +41,7 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "gelu, silu": {"encoder": {"activation": "gelu"}, "decoder": {"activation": "silu", "position_offset": 2}},
     "swiglu, relu": {"encoder": {"activation": "swiglu"}},
     "rms, post-norm": {"both": {"norm_type": "rmsnorm", "norm_order": "post"}},
-    "norm of embeddings": {"both": {"embedding_norm": True}},
+    "norm of embeddings": {"both": {"embedding_norm": True}, "encoder": {"norm_order": "post"}},
     "one key for all heads": {"both": {"kv_heads": 1}, "score": {"kv_heads": 1}},
     "groups, relative": {"both": {"kv_heads": 2, "position_encoding": "relative"}, "score": {"kv_heads": 2}},
     "groups of different sizes": {"encoder": {"heads": 2}, "decoder": {"kv_heads": 2}, "score": {"kv_heads": 1}},

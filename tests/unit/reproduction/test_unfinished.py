@@ -88,6 +88,25 @@ def test_statistics_and_outcomes_are_over_all_seeds(tmp_path: Path, monkeypatch:
     assert scores[1].gain == pytest.approx(fmean(values["luong"]) - fmean(values["fixed"]))
 
 
+def test_each_step_of_a_ladder_is_compared_with_the_one_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home(tmp_path / "home"))
+    recipe = load_recipe("configs/reproduce/toy.yaml", ["figures=[]"])
+    experiment = recipe.plan.baseline.experiment
+    tests = read_sets(experiment.data.test, experiment.evaluation)
+    summary = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
+    records = {
+        trial: {1: RunRecord(summary, {one.name: result_of(one, wrong) for one in tests})}
+        for trial, wrong in (("first", 18), ("second", 10), ("third", 3))
+    }
+    published = {trial: {"mixed": score} for trial, score in zip(records, (50.0, 51.0, 53.0), strict=True)}
+    config = recipe.config.model_copy(update={"published": published})
+    scores = reproduced_scores(replace(recipe, config=config), records)
+    assert [one.published_gain for one in scores] == [None, 1.0, 2.0]
+    above, means = [None, *scores], [one.ours.mean for one in scores]
+    gains = [one.ours.mean - before.ours.mean if before else None for one, before in zip(scores, above, strict=False)]
+    assert [one.gain for one in scores] == gains and len({*means}) == len(means)
+
+
 def test_without_a_finished_training_there_is_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home(tmp_path / "home"))
     assert "Published: table 1. Ours: none yet." in write_report(load_recipe("configs/reproduce/toy.yaml"))

@@ -165,7 +165,6 @@ class TestSignificance:
 
 class TestLeaderboard:
     def test_rows_have_means_over_seeds_and_are_sorted_by_the_first_set(self, board):
-        means = {}
         for row in board.rows:
             records = [record(row.name, seed) for seed in ((1, 2) if row.name == "c" else (1, 2, 3))]
             assert [seed.seed for seed in row.seeds] == [1, 2, 3][: len(records)]
@@ -177,7 +176,7 @@ class TestLeaderboard:
                 speeds = [SENTENCES / one.seconds for one in results]
                 assert scores.sentences_per_second.mean == pytest.approx(np.mean(speeds))
             assert row.seconds.mean == pytest.approx(np.mean([one.training.seconds for one in records]))
-            means[row.name] = row.sets["first"].bleu.mean
+        means = {row.name: row.sets["first"].bleu.mean for row in board.rows}
         assert [*means] == sorted("abcd", key=means.get, reverse=True)  # and not by the second
         assert board.rows[0].sets["second"].bleu.mean < board.rows[1].sets["second"].bleu.mean
         overall = {row.name: row.sets["first"].overall for row in board.rows}
@@ -191,6 +190,7 @@ class TestLeaderboard:
             if len(results := finished.get(run.trial.name, "")) >= run.seed:
                 write_record(run.folder, record(results[run.seed - 1], run.seed))
         rows = {row.name: row for row in build_leaderboard(more).rows}
+        assert [*rows] == sorted(rows, key=lambda name: -rows[name].sets["first"].bleu.mean)  # and not by the best seed
         scores = rows[trial].sets["first"]
         deviations = [rows[name].sets["first"].bleu.std or 0.0 for name in finished]
         assert [one.seed for one in scores.comparisons] == [1, 2] and scores.overall.p_value < 0.05
@@ -285,9 +285,10 @@ class TestLeaderboard:
         text = leaderboard_markdown(board)
         rows = [line.split(" | ") for line in text.split("\n") if line.startswith("| ")]
         assert len({len(row) for row in rows}) == 1
-        titles = [row.name + ("** (baseline)" if row.is_baseline else "") for row in board.rows]
-        assert [row[0].strip("| *") for row in rows[1:]] == titles
-        (a,) = (row for row in board.rows if row.name == "a")
+        names = [row.name + ("** (baseline)" if row.is_baseline else "") for row in board.rows]
+        minutes = [f"{row.seconds.mean / 60:.1f}" for row in board.rows]
+        assert [(row[0].strip("| *"), row[-2].strip()) for row in rows[1:]] == [*zip(names, minutes, strict=True)]
+        a = next(row for row in board.rows if row.is_baseline)
         assert f"{a.sets['first'].bleu.mean:.2f} ± {a.sets['first'].bleu.std:.2f}" in text
         assert all(f"`{signature}`" in text for signature in board.signatures.values())
         conditions = "a machine, 2 cores; torch 2.13; 1 thread per training, up to 2 simultaneous; 2026-11-21."
