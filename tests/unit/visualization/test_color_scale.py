@@ -85,8 +85,12 @@ def test_labels_of_a_picture_are_above_each_map(saved: list[Any], tmp_path: Path
     for i, axes in enumerate(canvas.axes[:-1]):
         labels = [text for text in axes.get_xticklabels() if text.get_text()]
         assert [text.get_text() for text in labels] == list(WEIGHTS.source.tokens)
+        layer, head = divmod(i, 3)
+        assert axes.get_ylabel() == ("" if head else f"layer {layer + 1}")
+        tokens = () if head else WEIGHTS.target.tokens
+        assert [text.get_text() for text in axes.get_yticklabels()] == list(tokens)
         caption = axes.xaxis.label
-        assert caption.get_text() == f"head {i % 3 + 1}"
+        assert caption.get_text() == f"head {head + 1}"
         edges = [
             axes.get_window_extent().y1,
             min(text.get_window_extent().y0 for text in labels),

@@ -74,6 +74,15 @@ def test_text_fits_the_terminal(source: int, room: int):
     assert len(maps) == -(-source // ((room - margin) // (2 if 2 * source <= room - margin else 1)))
 
 
+def test_the_parts_of_a_long_map_are_maps_of_their_tokens():
+    words = [f"{number:02}" for number in range(36)]
+    shares = np.random.default_rng(0).random((3, len(words)))
+    room = 20  # of which labels take two
+    parts = [slice(start, start + room - 2) for start in range(0, len(words), room - 2)]
+    maps = [heatmap_text(words[part], "xyz", shares[:, part], columns=room) for part in parts]
+    assert heatmap_text(words, "xyz", shares, columns=room).split() == "\n".join(maps).split()
+
+
 def test_wide_and_combining_characters_keep_their_columns():
     source = ["猫", "u\u0308ber", "は"]
     target = ["テーブル", "u\u0308ber", "x"]
