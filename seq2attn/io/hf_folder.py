@@ -54,8 +54,9 @@ def read_hf_specs(folder: Path) -> dict[str, TensorSpec]:
         try:
             specs |= read_tensor_specs(file)
         except RunError as error:
-            reason = str(error).removesuffix(WEIGHTS_HINT)
-            raise DataError(f"{reason}download the file again, which has {file.stat().st_size:,} bytes now") from None
+            reason = str(error).removeprefix(f"{file}: ").removesuffix(f"; {WEIGHTS_HINT}")
+            message = f"{file} ({file.stat().st_size:,} bytes) is not a complete safetensors file: {reason}"
+            raise DataError(f"{message}; download it again") from None
     return specs
 
 
