@@ -7,11 +7,13 @@ data/hashes.npy     a hash of each training pair that filters keep, by which the
 from __future__ import annotations
 
 import re
+import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from seq2attn.data.characters import MAX_UNKNOWN_SHARE, describe_unknown, known_characters, untagged_text
 from seq2attn.data.corpus import CORPUS_HINT
 from seq2attn.data.filter import EncodedPair
 from seq2attn.errors import RunError
@@ -39,6 +40,11 @@ MAX_DUPLICATE_SHARE = 0.1
 MAX_ONE_SIDED_SHARE = 0.001
 MIN_PAIRS = 3
 """Minimum number of pairs for a warning, regardless of their share."""
+MIN_SCRIPT_SHARE, MIN_LETTER_SHARE = 1e-3, 1e-4
+"""Shares of the training text's characters from which a model knows all letters of a script, and a letter alone."""
+MAX_UNKNOWN_SHARE, MIN_UNKNOWN = 0.01, 3
+"""Share of a text's characters above which unknown ones are reported, and their minimum number."""
+NUM_EXAMPLES = 5
 MIN_MARKS, MIN_CAPITALS = 5, 10
 """Minimum number of full stops and commas, and of expected capitals, in a comparison."""
 _DETACHED = re.compile(r"(?<!\S)[.,。，、．؟،](?!\S)")
@@ -261,3 +267,39 @@ def load_hashes(run: Path) -> Hashes | None:
     if hashes is not None and (hashes.dtype != np.uint64 or hashes.ndim != 1):
         raise RunError(f"{path}: does not hold hashes of pairs; {CORPUS_HINT}")
     return hashes
+
+
+def untagged_text(tokenizer: Tokenizer, line: str) -> str:
+    """The text of a line that the tokenizer segments, without a tag."""
+    return tokenizer.normalize(tokenizer.split_tag(line)[1])
+
+
+def known_characters(training: Mapping[str, int]) -> frozenset[str]:
+    """The characters of a training text, by their counts, without letters of scripts that it hardly has."""
+    total, scripts = sum(training.values()), Counter[str]()
+    for character, count in training.items():
+        scripts[_script(character)] += count
+    are_known = (
+        count >= MIN_LETTER_SHARE * total or scripts[_script(character)] >= MIN_SCRIPT_SHARE * total
+        for character, count in training.items()
+    )
+    return frozenset(compress(training, are_known))
+
+
+def _script(character: str) -> str:
+    """The first word of the name of a letter, such as LATIN or CJK; all other characters are one script."""
+    return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
+
+
+def describe_unknown(characters: Mapping[str, int], known: Collection[str]) -> str | None:
+    """The share of the `characters` of a text that are not known, with examples.
+
+    None for a small share, and if no known ones are given: then a model may know all.
+    """
+    unknown = Counter({character: count for character, count in characters.items() if character not in known})
+    total, num_unknown = sum(characters.values()), unknown.total()
+    if not known or num_unknown < MIN_UNKNOWN or num_unknown <= MAX_UNKNOWN_SHARE * total:
+        return None
+    most = (character for character, _ in unknown.most_common(NUM_EXAMPLES))
+    examples = " ".join(f"U+{ord(one):04X}" if not one.isprintable() else one for one in most)
+    return f"{num_unknown / total:.1%} of the characters, {num_unknown:,} of {total:,} ({examples})"

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from seq2attn.data.characters import MAX_UNKNOWN_SHARE, describe_unknown, untagged_text
-from seq2attn.data.inspection import CorpusReport, TextStyle
+from seq2attn.data.inspection import (
+    MAX_UNKNOWN_SHARE,
+    CorpusReport,
+    TextStyle,
+    describe_unknown,
+    untagged_text,
+)
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.translate_ids import NOT_FINITE

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from sentencepiece import SentencePieceTrainer
 
 from seq2attn import load
-from seq2attn.data.characters import describe_unknown, known_characters
 from seq2attn.data.config import DataConfig
-from seq2attn.data.inspection import REPORT_FILE, CorpusReport, DataReport, inspect_pairs
+from seq2attn.data.inspection import (
+    REPORT_FILE,
+    CorpusReport,
+    DataReport,
+    describe_unknown,
+    inspect_pairs,
+    known_characters,
+)
 from seq2attn.data.prepare import prepare
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.inference.input_checks import InputChecker
