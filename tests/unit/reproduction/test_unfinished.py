@@ -8,6 +8,7 @@ import pytest
 
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets
 from seq2attn.evaluation.metrics import paired_scores
+from seq2attn.reproduction.figures import draw_figures
 from seq2attn.reproduction.recipe import load_recipe
 from seq2attn.reproduction.report import write_report
 from seq2attn.reproduction.results import reproduced_scores
@@ -105,6 +106,20 @@ def test_each_step_of_a_ladder_is_compared_with_the_one_above(tmp_path: Path, mo
     above, means = [None, *scores], [one.ours.mean for one in scores]
     gains = [one.ours.mean - before.ours.mean if before else None for one, before in zip(scores, above, strict=False)]
     assert [one.gain for one in scores] == gains and len({*means}) == len(means)
+
+
+def test_figures_are_of_finished_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alignments are those of the baseline, here the second trial; without one of its trainings there are none."""
+    monkeypatch.chdir(home(tmp_path / "home"))
+    recipe = load_recipe("configs/reproduce/toy.yaml")
+    first, baseline = recipe.plan.trials[0].name, recipe.plan.baseline.name
+    assert first != baseline
+    experiment = recipe.plan.baseline.experiment
+    tests = read_sets(experiment.data.test, experiment.evaluation)
+    summary = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
+    record = RunRecord(summary, {one.name: result_of(one, 1) for one in tests})
+    figures = draw_figures(recipe, {first: {1: record}, baseline: {}}, tmp_path)
+    assert [*figures] == [f"BLEU by source length, {name}" for name in experiment.data.test]
 
 
 def test_without_a_finished_training_there_is_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
