@@ -7,8 +7,8 @@ import re
 from dataclasses import asdict
 
 from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SentenceDifference, SetComparison, seed_spread
-from seq2attn.evaluation.metrics import MIN_SIGNIFICANT_BLEU, PairedScore, length_table
 from seq2attn.io.tables import format_table
+from seq2attn.metrics.sacrebleu_metrics import MIN_SIGNIFICANT_BLEU, PairedScore, length_table
 from seq2attn.visualization.html_page import render_page
 
 TEST_NOTES = {

@@ -11,10 +11,10 @@ from sacrebleu.metrics.base import Metric
 
 from seq2attn.config.base import Config, FieldError
 from seq2attn.errors import UserError
-from seq2attn.evaluation.error_rate import ExactMatch, TokenErrorRate
-from seq2attn.evaluation.metrics import MetricName, Metrics
-from seq2attn.evaluation.paper_bleu import PaperBLEU
-from seq2attn.evaluation.translation_metric import (
+from seq2attn.metrics.error_rate import ExactMatch, TokenErrorRate
+from seq2attn.metrics.paper_bleu import PaperBLEU
+from seq2attn.metrics.sacrebleu_metrics import MetricName, Metrics
+from seq2attn.metrics.translation_metric import (
     References,
     TranslationBLEU,
     TranslationCHRF,

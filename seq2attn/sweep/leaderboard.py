@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
-from seq2attn.evaluation.metrics import SAMPLES
 from seq2attn.io.tables import format_table
+from seq2attn.metrics.sacrebleu_metrics import SAMPLES
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
 from seq2attn.sweep.record import (
     Records,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seq2attn.evaluation.evaluate_runs import RunResults
-from seq2attn.evaluation.metrics import Metrics, paired_scores
-from seq2attn.evaluation.translation_metric import References
+from seq2attn.metrics.sacrebleu_metrics import Metrics, paired_scores
+from seq2attn.metrics.translation_metric import References
 
 LEVEL = 0.05
 

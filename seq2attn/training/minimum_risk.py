@@ -16,8 +16,8 @@ from torch import Tensor
 from seq2attn.data.collate import Batch, collate
 from seq2attn.data.prepare import PreparedData
 from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.evaluation.metrics import MetricName
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.decoding_state import select_rows
 from seq2attn.search.config import LengthsConfig, SampleConfig

@@ -15,11 +15,11 @@ from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
 from seq2attn.engines.source_limit import model_source_limit
-from seq2attn.evaluation.metrics import MetricName
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json
+from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.nn.linear import autocast
 from seq2attn.search.config import resolve_search
 from seq2attn.training.distributed import DistributedContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seq2attn.evaluation.metrics import LengthBucket
+from seq2attn.metrics.sacrebleu_metrics import LengthBucket
 from seq2attn.visualization.figure import COLORS, figure
 
 MARKERS = "osD^vPX"

@@ -13,8 +13,8 @@ from sacrebleu.metrics.ter import TER
 
 from seq2attn.errors import DataError, UserError
 from seq2attn.evaluation.config import ChrfConfig, EvaluationConfig, TerConfig
-from seq2attn.evaluation.error_rate import edit_distance
-from seq2attn.evaluation.metrics import Score, bleu_by_length, length_table, score_table
+from seq2attn.metrics.error_rate import edit_distance
+from seq2attn.metrics.sacrebleu_metrics import Score, bleu_by_length, length_table, score_table
 
 TEXTS = {
     "13a": ["The dog sleeps.", "Собака спит.", "개가 잔다.", "كلب ينام", "12:30 24.12.", ""],

@@ -13,9 +13,9 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from seq2attn.evaluation.config import EvaluationConfig, Tokenize
-from seq2attn.evaluation.metrics import SAMPLES, bleu_by_length, paired_scores
-from seq2attn.evaluation.paper_bleu import PaperBLEU
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
+from seq2attn.metrics.paper_bleu import PaperBLEU
+from seq2attn.metrics.sacrebleu_metrics import SAMPLES, bleu_by_length, paired_scores
 from seq2attn.search.config import SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import UNKNOWN_MARK

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 import pytest
 
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets
-from seq2attn.evaluation.metrics import paired_scores
+from seq2attn.metrics.sacrebleu_metrics import paired_scores
 from seq2attn.reproduction.figures import draw_figures
 from seq2attn.reproduction.recipe import load_recipe
 from seq2attn.reproduction.report import write_report

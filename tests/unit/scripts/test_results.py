@@ -9,7 +9,7 @@ import pytest
 import results
 
 from seq2attn.evaluation.evaluate import Digests, TestSetResult, write_reports
-from seq2attn.evaluation.metrics import Score
+from seq2attn.metrics.sacrebleu_metrics import Score
 from seq2attn.search.config import BeamConfig
 from tests.safe.untrained import untrained
 

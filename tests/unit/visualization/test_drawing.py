@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from seq2attn.errors import UserError
-from seq2attn.evaluation.metrics import LengthBucket, Score
+from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Score
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap, scale_weights
 from seq2attn.visualization.curves import draw_bleu_by_length

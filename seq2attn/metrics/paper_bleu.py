@@ -10,7 +10,7 @@ from importlib.metadata import version
 from sacrebleu.metrics.bleu import BLEUScore
 
 from seq2attn.errors import UserError
-from seq2attn.evaluation.translation_metric import TranslationBLEU
+from seq2attn.metrics.translation_metric import TranslationBLEU
 
 NAME = "paper_bleu"
 COMPOUND = re.compile(r"(\S)-(\S)")

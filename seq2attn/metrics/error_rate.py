@@ -12,7 +12,7 @@ import numpy as np
 from sacrebleu.metrics.base import Score, Signature
 
 from seq2attn import __version__
-from seq2attn.evaluation.translation_metric import TranslationMetric
+from seq2attn.metrics.translation_metric import TranslationMetric
 
 
 class _Signature(Signature):

@@ -13,8 +13,8 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from seq2attn.errors import DataError
-from seq2attn.evaluation.translation_metric import References
 from seq2attn.io.tables import format_table
+from seq2attn.metrics.translation_metric import References
 from seq2attn.tokenizers.normalize import unspaced_script
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate", "paper_bleu"]

@@ -1,0 +1,1 @@
+"""Metrics of translations, their significance, and statistics by length."""
