@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, Posit
 
 from seq2attn.config.base import Config, FieldError, FieldErrors, RunPath
 from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
+from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
 from seq2attn.search.config import MAX_BEAM_SIZE
-from seq2attn.training.guided_alignment import GuidedAlignmentConfig
 from seq2attn.training.lr_schedules import CosineScheduleConfig, InverseSquareRootScheduleConfig, LRScheduleConfig
 from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 

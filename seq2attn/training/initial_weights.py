@@ -20,6 +20,7 @@ from seq2attn.data.prepare import PreparedData
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_trained, select_parameters
 from seq2attn.models.pretrained_vectors import load_vectors
@@ -32,7 +33,6 @@ from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.training.config_changes import config_changes
 from seq2attn.training.gradient_accumulation import restored_buffers
-from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.optimizers import parameter_groups
 
 Log = Callable[[str], None]

@@ -16,6 +16,7 @@ from seq2attn.data.batch_planner import Indices
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.linear import autocast
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.config import TrainingConfig
@@ -27,7 +28,6 @@ from seq2attn.training.gradient_accumulation import (
     restored_buffers,
     run_if_memory_fits,
 )
-from seq2attn.training.loss import TrainingLoss
 
 
 def check_memory(

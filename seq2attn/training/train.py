@@ -14,6 +14,7 @@ from seq2attn.data.prepare import PREPARED, load_prepared, prepare
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.lock import lock_directory
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
@@ -42,7 +43,6 @@ from seq2attn.training.config_changes import (
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
 from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.interruption import StopRequest
-from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.memory_check import find_max_tokens
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.minimum_risk import build_loss

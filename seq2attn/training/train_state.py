@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from seq2attn.config.duration import SECONDS, Duration
+from seq2attn.losses.training_loss import LossSums
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.loss import LossSums
 
 MetricsState = dict[str, float | list[float]]
 """Content of `TrainMetrics`, as JSON."""

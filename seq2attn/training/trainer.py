@@ -17,6 +17,7 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.losses.training_loss import TrainingLoss, update_baseline
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.auto_settings import time_limit_warning
 from seq2attn.training.checkpoints.manager import CheckpointManager
@@ -31,7 +32,6 @@ from seq2attn.training.gradient_accumulation import (
     plan_updates,
 )
 from seq2attn.training.interruption import StopRequest, stop_reason
-from seq2attn.training.loss import TrainingLoss, update_baseline
 from seq2attn.training.lr_schedules import SchedulePoint
 from seq2attn.training.memory_check import check_memory
 from seq2attn.training.metrics_logger import MetricsLogger

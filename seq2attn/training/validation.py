@@ -19,11 +19,11 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.nn.linear import autocast
 from seq2attn.search.config import resolve_search
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.loss import TrainingLoss
 
 TRANSLATION_METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
 """Metrics of translations: all are computed if the dev set is translated."""

@@ -7,10 +7,10 @@ import torch
 from seq2attn.attention.additive_kernel import additive_scores
 from seq2attn.attention.attention import attend_in_groups
 from seq2attn.attention.entmax import masked_entmax
+from seq2attn.losses.training_loss import linear_cross_entropy
 from seq2attn.nn.rnn.cells import FUSED_CELLS
 from seq2attn.nn.rnn.packed import run_rnn
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
-from seq2attn.training.loss import linear_cross_entropy
 from tests.cuda import BFLOAT16, DEVICE, FLOAT32, MARKS, exact
 from tests.laws.parts import rand
 

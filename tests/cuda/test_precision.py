@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seq2attn.training.loss import TrainingLoss
+from seq2attn.losses.training_loss import TrainingLoss
 from tests.cuda import DEVICE, MARKS, relative_distance
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, PLUGGED, calm, model, sources
 from tests.laws.test_precision import check_bfloat16_gradients, loss_and_gradients

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from seq2attn.decoders.convolutional import scale_gradient
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig
 from seq2attn.models.build import build_on_meta_device
 from seq2attn.nn.decoding_state import map_tensors, repeat_rows, select_rows, with_fixed_capacity
-from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import (
     BATCH,
     DECODERS,

@@ -16,9 +16,9 @@ import seq2attn.reproduction.recipe
 import seq2attn.sweep.config  # noqa: F401  # all configs are loaded
 from seq2attn.config.base import Config
 from seq2attn.errors import ConfigError
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.layers import Dropout, LayerDrop
-from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import ALIGNS, BATCH, DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, SCORES, config
 from tests.laws.small import BAHDANAU
 

@@ -9,10 +9,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seq2attn.data.collate import collate
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.models.config import ModelConfig
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
-from seq2attn.training.loss import TrainingLoss
 from tests.laws import parts
 from tests.laws.small import assert_near, content, last_weights, log_of, metrics, trained
 

@@ -12,13 +12,13 @@ from seq2attn.errors import RunError, TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
 from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints
 from seq2attn.training.distributed import init_distributed
-from seq2attn.training.loss import TrainingLoss
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import Validator
 from tests.laws.small import assert_same, content, log_of, metrics, trained

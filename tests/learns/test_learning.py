@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from seq2attn.data.collate import Batch, collate
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.search.config import GreedyConfig
 from seq2attn.search.translate_ids import translate_ids
-from seq2attn.training.loss import TrainingLoss
 from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, EVERY_DECODER, SCORES, WORDS, calm, config
 
 PAIRS = [([3, 4, 5], [5, 4, 3]), ([6, 7], [7, 6, 6, 7]), ([8, 4, 9, 3], [3, 9]), ([4], [10, 10, 4, 8, 5])]

@@ -15,9 +15,9 @@ import torch
 
 from seq2attn.data.collate import collate
 from seq2attn.engines.native import NativeEngine
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
-from seq2attn.training.loss import TrainingLoss
 
 VOCABULARY, BATCH_TOKENS, SENTENCES = 8000, 3400, 100
 LAYERS = {"layers": 3, "ffn_dim": 1024, "norm_order": "post"}

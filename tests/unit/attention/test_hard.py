@@ -9,9 +9,9 @@ from seq2attn.attention.alignment import masked_softmax
 from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.hard import GumbelAlignment, ReinforceAlignment, ReinforceAlignmentConfig
 from seq2attn.data.collate import collate
+from seq2attn.losses.training_loss import TrainingLoss, reinforce_loss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.loss import TrainingLoss, reinforce_loss
 from tests.laws.parts import calm, model
 from tests.laws.small import MODELS, metrics, trained
 

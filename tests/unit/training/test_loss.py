@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from seq2attn.losses.training_loss import linear_cross_entropy, symmetric_kl
 from seq2attn.training import loss as loss_module
-from seq2attn.training.loss import linear_cross_entropy, symmetric_kl
 
 ROWS, DIM, WORDS = 13, 4, 7
 CHUNKS = {"one": 10_000, "several": 3 * WORDS, "a row each": 1}

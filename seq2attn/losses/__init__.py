@@ -1,0 +1,1 @@
+"""Training losses: cross-entropy, consistency, REINFORCE and guided alignment."""
