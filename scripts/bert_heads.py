@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from seq2attn.data.collate import collate_source
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
+from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer, WordPieceTokenizerConfig
-from seq2attn.training.optimizers import parameter_groups
 
 GOOD, BAD = ("good", "great", "funny", "bright"), ("bad", "dull", "boring", "sad")
 WHO = ("anna", "ben", "carla", "old peter", "my brother", "queen mary")

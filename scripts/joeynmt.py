@@ -34,11 +34,11 @@ from seq2attn.io.files import sha256_json
 from seq2attn.io.tables import format_table
 from seq2attn.metrics.sacrebleu_metrics import paired_scores
 from seq2attn.models import ModelConfig
+from seq2attn.optim.lr_schedules import InverseSquareRootScheduleConfig
+from seq2attn.optim.optimizers import AdamConfig
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.training.lr_schedules import InverseSquareRootScheduleConfig
-from seq2attn.training.optimizers import AdamConfig
 
 ATTENTION = {"additive": "bahdanau", "general": "luong"}
 """Joey NMT's names of scores."""

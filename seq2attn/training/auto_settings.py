@@ -16,16 +16,16 @@ import torch
 from numpy.typing import NDArray
 
 from seq2attn.config.duration import SECONDS, Duration
-from seq2attn.search.config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
-from seq2attn.training.config import TrainingConfig
-from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.gradient_accumulation import plan_updates
-from seq2attn.training.lr_schedules import (
+from seq2attn.optim.lr_schedules import (
     CosineScheduleConfig,
     InverseSquareRootScheduleConfig,
     LRScheduleConfig,
     NoamScheduleConfig,
 )
+from seq2attn.search.config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
+from seq2attn.training.config import TrainingConfig
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.train_state import TrainState, fraction_done
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, Posit
 from seq2attn.config.base import Config, FieldError, FieldErrors, RunPath
 from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
+from seq2attn.optim.lr_schedules import CosineScheduleConfig, InverseSquareRootScheduleConfig, LRScheduleConfig
+from seq2attn.optim.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.search.config import MAX_BEAM_SIZE
-from seq2attn.training.lr_schedules import CosineScheduleConfig, InverseSquareRootScheduleConfig, LRScheduleConfig
-from seq2attn.training.optimizers import AdamConfig, OptimizerConfig
 
 Metric = Literal["bleu", "chrf", "exact", "loss"]
 Precision = Literal["auto", "float32", "bfloat16"]

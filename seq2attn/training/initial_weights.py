@@ -27,13 +27,13 @@ from seq2attn.models.pretrained_vectors import load_vectors
 from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.nn.initialization import SkipInit
 from seq2attn.nn.lora import add_adapter
+from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import Vocabulary
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.training.config_changes import config_changes
 from seq2attn.training.gradient_accumulation import restored_buffers
-from seq2attn.training.optimizers import parameter_groups
 
 Log = Callable[[str], None]
 VOCABULARY_TABLES = {

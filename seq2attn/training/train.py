@@ -18,6 +18,7 @@ from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
+from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
@@ -46,7 +47,6 @@ from seq2attn.training.interruption import StopRequest
 from seq2attn.training.memory_check import find_max_tokens
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.minimum_risk import build_loss
-from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer
 

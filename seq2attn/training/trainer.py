@@ -18,12 +18,13 @@ from seq2attn.data.prepare import PreparedData
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.losses.training_loss import TrainingLoss, update_baseline
+from seq2attn.optim.ema import WeightAverage
+from seq2attn.optim.lr_schedules import SchedulePoint
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.auto_settings import time_limit_warning
 from seq2attn.training.checkpoints.manager import CheckpointManager
 from seq2attn.training.checkpoints.retention import remove_nonfinite_checkpoints
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.ema import WeightAverage
 from seq2attn.training.gradient_accumulation import (
     GradientAccumulator,
     MicroBatch,
@@ -32,7 +33,6 @@ from seq2attn.training.gradient_accumulation import (
     plan_updates,
 )
 from seq2attn.training.interruption import StopRequest, stop_reason
-from seq2attn.training.lr_schedules import SchedulePoint
 from seq2attn.training.memory_check import check_memory
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, all_finite, nonfinite_flag

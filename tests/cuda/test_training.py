@@ -14,12 +14,12 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
+from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator
 from seq2attn.training.memory_check import MIN_TOKENS, find_max_tokens
-from seq2attn.training.optimizers import parameter_groups
 from tests.cuda import DEVICE, MARKS
 from tests.laws.small import MODELS, content, metrics, trained
 

@@ -15,11 +15,11 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.nn.device import configure_cuda
+from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator, UpdateInputs
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
-from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import zero_metrics
 from tests.cuda import DEVICE, MARKS, launches, relative_distance
 from tests.laws.test_compiled import random_pairs

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from seq2attn.io.weights import load_tensors
+from seq2attn.optim.ema import AVERAGE, WeightAverage
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.ema import AVERAGE, WeightAverage
 from tests.laws.small import assert_near, assert_same, last_weights, log_of, trained
 
 EVERY = {"validation": {"every": "1 updates", "metric": "loss"}, "checkpoints": {"keep_last": 9}}

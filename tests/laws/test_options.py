@@ -16,6 +16,7 @@ from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.data.prepare import load_prepared
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
+from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -24,7 +25,6 @@ from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.metrics_logger import MEASUREMENTS, MetricsLogger
 from seq2attn.training.minimum_risk import build_loss
-from seq2attn.training.optimizers import parameter_groups
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.trainer import Trainer, derive_seed
 from seq2attn.training.validation import Validator

@@ -12,9 +12,9 @@ from seq2attn.experiment import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
 from seq2attn.losses.training_loss import TrainingLoss
+from seq2attn.optim.ema import AVERAGE
 from seq2attn.training.checkpoints.averaging import load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.ema import AVERAGE
 from seq2attn.training.train import train
 from tests.laws.parts import calm, model
 from tests.laws.small import BAHDANAU, WORDS, assert_near, assert_same, content, last_weights, log_of, metrics, trained

@@ -16,6 +16,7 @@ from seq2attn.io.files import remove_temporary
 from seq2attn.io.weights import copy_weights, unique_state_dict
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.lora import merge_adapters, remove_adapters
+from seq2attn.optim.ema import WeightAverage
 from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_weights, load_merged, newest_checkpoints
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, save_checkpoint
@@ -27,7 +28,6 @@ from seq2attn.training.checkpoints.retention import (
     validated_checkpoints,
 )
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.ema import WeightAverage
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.nonfinite import is_usable_loss
 from seq2attn.training.train_state import TrainState

@@ -15,9 +15,9 @@ from seq2attn.config.load import dump, load
 from seq2attn.config.yaml_tree import DEFAULT_KINDS
 from seq2attn.errors import ConfigError
 from seq2attn.experiment import ExperimentConfig
+from seq2attn.optim.lr_schedules import CosineScheduleConfig
+from seq2attn.optim.optimizers import SGDConfig
 from seq2attn.search.config import LengthsConfig
-from seq2attn.training.lr_schedules import CosineScheduleConfig
-from seq2attn.training.optimizers import SGDConfig
 
 Write = Callable[[str], Path]
 WHOLE = """\

@@ -13,7 +13,7 @@ from seq2attn.data.corpora import CORPORA
 from seq2attn.data.fingerprint import text_options
 from seq2attn.experiment import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters, dry_run_summary
-from seq2attn.training.optimizers import AdadeltaConfig, OptimizerConfig, SGDConfig
+from seq2attn.optim.optimizers import AdadeltaConfig, OptimizerConfig, SGDConfig
 
 ROOT = Path(__file__).parents[3]
 CONFIGS = ROOT / "configs"

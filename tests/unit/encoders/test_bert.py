@@ -12,8 +12,8 @@ from transformers import BertForPreTraining, BertModel, BertTokenizerFast
 from seq2attn.data.collate import collate_source
 from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
 from seq2attn.errors import DataError
+from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
-from seq2attn.training.optimizers import parameter_groups
 from tests.small_bert import make_bert
 
 WORDS = [*"abcdefghij", "##a", "##b", "house", "."]

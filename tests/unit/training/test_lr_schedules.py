@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from seq2attn.training.lr_schedules import LRScheduleConfig, SchedulePoint
+from seq2attn.optim.lr_schedules import LRScheduleConfig, SchedulePoint
 
 # Vaswani et al. 2017, eq. 3: both terms of the minimum are equal at the end of the warm-up, which is the peak.
 NOAM, PEAK = {"kind": "noam", "dim": 512, "warmup_updates": 4000}, 1 / math.sqrt(512 * 4000)
