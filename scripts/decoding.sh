@@ -31,7 +31,7 @@ python - "$reference" "${systems[@]}" <<'END'
 import sys
 from pathlib import Path
 
-from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.metrics.sacrebleu_metrics import paired_scores
 from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines

@@ -29,14 +29,14 @@ from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import sha256_json
 from seq2attn.io.tables import format_table
 from seq2attn.metrics.sacrebleu_metrics import paired_scores
 from seq2attn.models import ModelConfig
 from seq2attn.optim.lr_schedules import InverseSquareRootScheduleConfig
 from seq2attn.optim.optimizers import AdamConfig
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
 from seq2attn.tokenizers.base import Tokenizer
 

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from seq2attn.cli import app
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTE = "This page is written from the code by `python scripts/reference.py`; do not edit it."

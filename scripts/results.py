@@ -13,9 +13,9 @@ from typing import Any
 
 from safetensors import safe_open
 
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.tables import format_table
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Score
-from seq2attn.run_directory import RunDirectory
 from seq2attn.visualization.curves import draw_bleu_by_length
 
 

@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from seq2attn.config.load import load
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.training.gradient_accumulation import GradientAccumulator
 from seq2attn.training.train import train

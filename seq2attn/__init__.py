@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from seq2attn.config.base import InputPath as InputPath
     from seq2attn.errors import TrainingInterrupted as TrainingInterrupted
     from seq2attn.errors import UserError as UserError
-    from seq2attn.experiment import ExperimentConfig as ExperimentConfig
-    from seq2attn.experiment import load_config as load_config
+    from seq2attn.experiment.experiment_config import ExperimentConfig as ExperimentConfig
+    from seq2attn.experiment.experiment_config import load_config as load_config
     from seq2attn.inference.ensemble import load as load
     from seq2attn.inference.translator import Translator as Translator
     from seq2attn.training.train import train as train
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LAZY_IMPORTS = {
     "AttentionSelection": "seq2attn.visualization.attention",
     "Config": "seq2attn.config.base",
-    "ExperimentConfig": "seq2attn.experiment",
+    "ExperimentConfig": "seq2attn.experiment.experiment_config",
     "FieldError": "seq2attn.config.base",
     "FieldErrors": "seq2attn.config.base",
     "InputPath": "seq2attn.config.base",
@@ -35,7 +35,7 @@ _LAZY_IMPORTS = {
     "attention_text": "seq2attn.visualization.attention",
     "draw_attention": "seq2attn.visualization.attention",
     "load": "seq2attn.inference.ensemble",
-    "load_config": "seq2attn.experiment",
+    "load_config": "seq2attn.experiment.experiment_config",
     "train": "seq2attn.training.train",
 }
 

@@ -15,7 +15,7 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
     """
     from seq2attn.config.load import load
     from seq2attn.data.prepare import prepare
-    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.experiment.experiment_config import ExperimentConfig
     from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
 
     for model in models:

@@ -13,7 +13,7 @@ from benchmark.setting import Setting
 from benchmark.text import lengths
 from benchmark.training import Timing, log
 from seq2attn.config.load import load
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
 
 SHARE = 1 / 20

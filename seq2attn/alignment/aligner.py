@@ -24,6 +24,7 @@ from seq2attn.alignment.head_selection import (
 from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
 from seq2attn.io.outputs import check_output, text_output
 from seq2attn.io.tables import format_table
@@ -31,7 +32,6 @@ from seq2attn.io.terminal import print_warnings
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer, translate_into
 from seq2attn.tokenizers.tags import check_tag
 

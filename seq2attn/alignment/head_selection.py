@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt, TypeAdapter
 
 from seq2attn.data.word_alignment import AlignmentLink, WordAlignment, pair_word_ids, split_words
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import read_object, validate, write_json
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tokenized_text import pool_to_words
 

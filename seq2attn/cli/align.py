@@ -43,7 +43,7 @@ def align(
     from seq2attn.alignment.aligner import Aligner, align_files, head_selection_corpus, run_head_selection
     from seq2attn.data.readers import PlainTextConfig
     from seq2attn.errors import UserError
-    from seq2attn.run_directory import RunDirectory
+    from seq2attn.experiment.run_directory import RunDirectory
 
     corpus = None
     if source is not None and target is not None:

@@ -20,7 +20,7 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
     """
     from seq2attn.config.base import FieldError
     from seq2attn.config.load import errors_at, load
-    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.experiment.experiment_config import ExperimentConfig
     from seq2attn.training.initial_weights import check_parts
 
     failed = False
@@ -48,7 +48,7 @@ def show(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> Non
       seq2attn config show my.yaml --set search.beam_size=10
     """
     from seq2attn.config.load import dump
-    from seq2attn.experiment import load_config
+    from seq2attn.experiment.experiment_config import load_config
 
     typer.echo(dump(load_config(config, overrides)), nl=False)
 
@@ -63,7 +63,7 @@ def schema(output: OutputFile = None, overwrite: Overwrite = False) -> None:
       # yaml-language-server: $schema=seq2attn.schema.json
     """
     from seq2attn.config.load import json_schema
-    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.experiment.experiment_config import ExperimentConfig
     from seq2attn.io.outputs import check_output, text_output
 
     check_output(output, "config schema", overwrite=overwrite)

@@ -40,7 +40,7 @@ def doctor(
     """
     from seq2attn.diagnostics.run_checks import format_check_table, load_subject, run_checks
     from seq2attn.errors import UserError
-    from seq2attn.run_directory import RunDirectory
+    from seq2attn.experiment.run_directory import RunDirectory
 
     if tag is not None and input_file is None:
         raise UserError("--tag is for --input; the dev set of the run has its own")
@@ -74,7 +74,7 @@ def verify_resume(
 
     from seq2attn.diagnostics import verify_resume as verification
     from seq2attn.diagnostics.verify_resume import format_comparison_table
-    from seq2attn.experiment import load_config
+    from seq2attn.experiment.experiment_config import load_config
 
     experiment = load_config(config, overrides)
     # an exception ends the training, which is a process of its own, and removes the folder

@@ -45,8 +45,8 @@ def export(
     """
     from seq2attn.engines.export_run import export_run
     from seq2attn.errors import UserError
+    from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.pretrained.export_targets import get_export_target
-    from seq2attn.run_directory import RunDirectory
 
     if tag is not None and verify_with is None:
         raise UserError("--tag is for --verify-with; the dev set of the run has its own")

@@ -42,7 +42,7 @@ def init(
     from seq2attn.config.load import load
     from seq2attn.config.starter import starter_config
     from seq2attn.errors import UserError
-    from seq2attn.experiment import ExperimentConfig
+    from seq2attn.experiment.experiment_config import ExperimentConfig
 
     if dev_source is None or dev_target is None:
         raise UserError(NO_DEV_SET)

@@ -38,9 +38,9 @@ def score(
       seq2attn score runs/phrasebook --source <(zcat new.de.gz) --target <(zcat new.en.gz) --json
     """
     from seq2attn.data.readers import PlainTextConfig
+    from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.inference.scoring import score_files
     from seq2attn.nn.device import resolve_device
-    from seq2attn.run_directory import RunDirectory
     from seq2attn.tokenizers.base import translate_into
     from seq2attn.tokenizers.tags import check_tag
 

@@ -123,8 +123,8 @@ def _make(
 ) -> None:
     """Make the corpus, and print the counts of its filters and its entry in a config."""
     from seq2attn.engines.base import check_engine_supports
+    from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.inference.synthetic_corpus import SOURCE, TARGET
-    from seq2attn.run_directory import RunDirectory
     from seq2attn.search.config import check_size, resolve_search
 
     folder = RunDirectory(runs[0])

@@ -20,9 +20,9 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
       seq2attn prepare configs/phrasebook.yaml
     """
     from seq2attn.data import prepare as preparation
-    from seq2attn.experiment import load_config
+    from seq2attn.experiment.experiment_config import load_config
+    from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.io.lock import lock_directory
-    from seq2attn.run_directory import RunDirectory
     from seq2attn.training.auto_settings import resolve_length_ratio
     from seq2attn.training.checkpoints.retention import refuse_existing_files
 
@@ -72,7 +72,7 @@ def train(
     from seq2attn.config.base import FieldError
     from seq2attn.config.load import errors_at
     from seq2attn.errors import TrainingInterrupted, UserError
-    from seq2attn.experiment import ExperimentConfig, load_config
+    from seq2attn.experiment.experiment_config import ExperimentConfig, load_config
     from seq2attn.training.initial_weights import check_parts
 
     if resume and resume_if_exists:

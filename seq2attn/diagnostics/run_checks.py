@@ -32,10 +32,10 @@ from seq2attn.diagnostics.checks import (
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.source_limit import max_source_length
 from seq2attn.errors import DataError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import GreedyConfig, SampleConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
 

@@ -23,12 +23,12 @@ from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.prepare import prepare
 from seq2attn.data.readers import PlainTextConfig, read_pairs
 from seq2attn.errors import RunError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import read_objects, write_bytes
 from seq2attn.io.import_path import environment
 from seq2attn.io.tables import format_table
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.metrics_logger import (
     LOG_FILE,

@@ -15,10 +15,10 @@ from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.errors import UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models import ModelConfig
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.base import Tokenizer

@@ -19,10 +19,10 @@ from seq2attn.engines.model_card import MODEL_CARD_FILE, build_model_card
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.targets import check_replaceable, write_manifest
 from seq2attn.errors import DataError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.right_to_left import is_right_to_left

@@ -17,11 +17,11 @@ from seq2attn.data.inspection import DataReport
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.agreement import AgreementReport
 from seq2attn.engines.source_limit import max_source_length
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import read_object, validate
 from seq2attn.io.tables import format_table
 from seq2attn.models.build import build_on_meta_device, count_parameters
-from seq2attn.run_directory import RunDirectory
 
 MODEL_CARD_FILE = "README.md"
 LICENSE_HINT = "license: apache-2.0"

@@ -10,7 +10,7 @@ from seq2attn.attention.position_scores import LocationScoreConfig
 from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.encoders.convolutional import ConvolutionalEncoderConfig
 from seq2attn.encoders.transformer import TransformerEncoderConfig
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models import ModelConfig
 
 

@@ -20,11 +20,11 @@ from seq2attn.engines.model_card import MODEL_CARD_FILE
 from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import FORMAT_VERSION, check_format, check_not_working_dir, read_object, sha256_of, write_json
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.linear import prepack_linears
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 
 MANIFEST_FILE = "manifest.json"

@@ -20,8 +20,8 @@ from sacrebleu.metrics.chrf import CHRF
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepare import TRAIN, text_path
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, PairedScore, SignificanceTest, paired_scores
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.normalize import segment_words
 from seq2attn.tokenizers.tags import check_tag
 from seq2attn.tokenizers.vocabulary import mark_unknown

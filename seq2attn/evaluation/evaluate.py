@@ -18,8 +18,9 @@ from typing import Any
 from seq2attn.data.inspection import Hashes, inspect_pairs, load_hashes
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import RunError, UserError
-from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.evaluation_config import EvaluationConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import TermCounts
 from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.translator import Translator
@@ -27,7 +28,6 @@ from seq2attn.io.files import read_bytes, read_object, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Metrics, Score, bleu_by_length
 from seq2attn.metrics.translation_metric import References
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 
 ENSEMBLE = "ensemble"

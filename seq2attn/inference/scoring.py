@@ -13,12 +13,12 @@ from pathlib import Path
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.engines.native import NativeEngine
 from seq2attn.engines.source_limit import model_source_limit
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
 from seq2attn.io.outputs import check_output, text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import json_line
 from seq2attn.models import Seq2Seq
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.translate_ids import retry_with_smaller_batches
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import is_blank

@@ -29,6 +29,7 @@ from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairF
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.readers import PlainTextConfig, check_regular
 from seq2attn.errors import DataError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
@@ -46,7 +47,6 @@ from seq2attn.io.lock import LOCK_FILE, lock_directory
 from seq2attn.io.outputs import text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS, UNK

@@ -16,6 +16,7 @@ from seq2attn.engines.base import Engine
 from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.engines.targets import RunEngine
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, InputWarning, not_finite_errors
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
@@ -33,7 +34,6 @@ from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import LengthsConfig, SampleConfig, SearchConfig, check_num_hypotheses, resolve_search
 from seq2attn.search.translate_ids import (
     NAN_HYPOTHESIS,

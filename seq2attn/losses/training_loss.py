@@ -15,11 +15,11 @@ from torch.utils.checkpoint import checkpoint
 
 from seq2attn.data.collate import IGNORE_INDEX, Batch
 from seq2attn.decoders.base import DecoderOutput
+from seq2attn.experiment.training_config import ScheduledSamplingConfig
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.linear import ROW_MULTIPLE, autocast_dtype, linear_input_grad
 from seq2attn.tokenizers.vocabulary import BOS
-from seq2attn.training.config import ScheduledSamplingConfig
 
 CHUNK_LOGITS = {"cpu": 2**21}
 """Number of logits in a chunk, by device type: 8 MB in float32 stay in the processor's cache."""

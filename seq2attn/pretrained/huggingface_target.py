@@ -19,7 +19,8 @@ from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.engines.base import ExportTarget, no_option, unsupported_parts
 from seq2attn.engines.source_limit import max_source_length
 from seq2attn.errors import UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import write_json
 from seq2attn.io.hf_folder import CONFIG_FILE, WEIGHTS_FILE
 from seq2attn.io.weights import unique_state_dict, write_safetensors
@@ -29,7 +30,6 @@ from seq2attn.pretrained.family import GENERATION_FILE
 from seq2attn.pretrained.hf_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET
 from seq2attn.pretrained.tokenizer_export import EXPORTED_KINDS, check_exported_tokenizer, export_tokenizers, usage_code
 from seq2attn.pretrained.transformers_engine import TransformersEngine
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD

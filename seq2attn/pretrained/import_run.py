@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from seq2attn.engines.agreement import AgreementReport, compare_engines
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import DataError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import atomic_dir, check_not_working_dir
 from seq2attn.io.text_lines import read_lines
 from seq2attn.models import Seq2Seq, build_model
@@ -25,7 +26,6 @@ from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.peft_adapter import Adapter
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE, HFTokenizer

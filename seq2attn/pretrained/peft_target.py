@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from seq2attn.config.base import FieldError
 from seq2attn.engines.targets import check_manifest
 from seq2attn.errors import UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import write_json
 from seq2attn.io.weights import unique_state_dict, write_safetensors
 from seq2attn.pretrained.bart import BART_NAMES
@@ -20,7 +21,6 @@ from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.peft_adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, DOWN, PREFIX, UP, Adapter
 from seq2attn.pretrained.tokenizer_export import check_exported_tokenizer, usage_code
 from seq2attn.pretrained.transformers_engine import TransformersEngine
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 
 

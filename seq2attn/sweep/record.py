@@ -23,9 +23,9 @@ from seq2attn.data.readers import CorpusConfig
 from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import TestSetResult
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import FORMAT_VERSION, MAX_FILE_BYTES, check_format, read_object, validate, write_json
-from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 
 TRIAL_FILE, RESULT_FILE, SWEEP_LOCK = "trial.json", "result.json", "sweep.lock"

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from seq2attn.config.duration import SECONDS, Duration
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.optim.lr_schedules import (
     CosineScheduleConfig,
     InverseSquareRootScheduleConfig,
@@ -23,7 +24,6 @@ from seq2attn.optim.lr_schedules import (
     NoamScheduleConfig,
 )
 from seq2attn.search.config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
-from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.train_state import TrainState, fraction_done

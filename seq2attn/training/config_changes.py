@@ -15,9 +15,9 @@ from seq2attn.config.load import load
 from seq2attn.data.config import DataConfig
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.errors import RunError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import read_bytes, write_bytes
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.auto_settings import total_is_auto
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.distributed import DistributedContext

@@ -16,10 +16,10 @@ from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.data.collate import Batch, make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import LossOutput, LossSums, TrainingLoss
 from seq2attn.nn.device import is_oom_error
 from seq2attn.nn.linear import autocast
-from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.metrics_logger import MetricsLogger, format_all_lines, format_few_lines
 

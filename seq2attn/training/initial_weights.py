@@ -19,7 +19,9 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.training_config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_trained, select_parameters
@@ -28,10 +30,8 @@ from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.nn.initialization import SkipInit
 from seq2attn.nn.lora import add_adapter
 from seq2attn.optim.optimizers import parameter_groups
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import Vocabulary
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
-from seq2attn.training.config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.training.config_changes import config_changes
 from seq2attn.training.gradient_accumulation import restored_buffers
 

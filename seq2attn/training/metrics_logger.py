@@ -21,10 +21,10 @@ from tqdm import tqdm
 
 from seq2attn.data.batch_planner import Indices
 from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import sync
 from seq2attn.io.lock import check_locks
 from seq2attn.io.terminal import visible
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 
 logger = logging.getLogger("seq2attn")

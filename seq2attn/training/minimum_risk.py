@@ -15,8 +15,9 @@ from torch import Tensor
 
 from seq2attn.data.collate import Batch, collate
 from seq2attn.data.prepare import PreparedData
-from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.evaluation_config import EvaluationConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.training_config import MinimumRiskConfig
 from seq2attn.losses.training_loss import LossOutput, TrainingLoss, label_log_probs
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.models import Seq2Seq
@@ -25,7 +26,6 @@ from seq2attn.search.config import LengthsConfig, SampleConfig
 from seq2attn.search.strategies import NEG_INF
 from seq2attn.search.translate_ids import TokenIds, default_batch_tokens, translate_ids
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.training.config import MinimumRiskConfig
 
 LENGTH_GROUPS = 4
 """Groups of candidates of similar length, which are padded to that of their longest."""

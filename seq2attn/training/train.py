@@ -12,14 +12,15 @@ from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.prepare import PREPARED, load_prepared, prepare
 from seq2attn.errors import RunError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.io.lock import lock_directory
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.optim.optimizers import parameter_groups
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, UNK
@@ -32,7 +33,6 @@ from seq2attn.training.checkpoints.checkpoint import (
     restore,
 )
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_files
-from seq2attn.training.config import TrainingConfig
 from seq2attn.training.config_changes import (
     changes_since,
     check_processes,

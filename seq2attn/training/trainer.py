@@ -16,11 +16,11 @@ from seq2attn.data.collate import prefetch
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
 from seq2attn.errors import TrainingInterrupted
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.losses.training_loss import TrainingLoss, update_baseline
 from seq2attn.optim.ema import WeightAverage
 from seq2attn.optim.lr_schedules import SchedulePoint
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.auto_settings import time_limit_warning
 from seq2attn.training.checkpoints.manager import CheckpointManager
 from seq2attn.training.checkpoints.retention import remove_nonfinite_checkpoints

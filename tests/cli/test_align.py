@@ -9,7 +9,7 @@ import pytest
 
 from seq2attn.alignment import aligner
 from seq2attn.config.load import load
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.training.train import train
 from tests.cli.conftest import CONFIG, Invoke, toy_pairs, write_lines, write_toy

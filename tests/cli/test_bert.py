@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.experiment import load_config
+from seq2attn.experiment.experiment_config import load_config
 from seq2attn.sweep.record import ExperimentFingerprints
 from tests.cli.conftest import CONFIG, WORDS, Invoke, write_toy
 from tests.small_bert import make_bert

@@ -8,9 +8,9 @@ import pytest
 from seq2attn.engines.ctranslate2.engine import unsupported_search
 from seq2attn.engines.onnx.engine import OnnxEngine
 from seq2attn.errors import UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig

@@ -13,9 +13,9 @@ from zipfile import ZipFile
 import pytest
 
 from seq2attn.errors import UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import INVALID_UTF8
 from seq2attn.inference.translator import Translator
-from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
 from tests.unit.visualization.conftest import page_data
 

@@ -13,7 +13,6 @@ import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import (
     EvaluationSet,
     TestSetResult,
@@ -21,10 +20,11 @@ from seq2attn.evaluation.evaluate import (
     read_translations,
     write_reports,
 )
+from seq2attn.experiment.evaluation_config import EvaluationConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
 from tests.cli.conftest import Invoke, write_lines

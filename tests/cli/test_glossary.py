@@ -9,9 +9,9 @@ import torch
 
 from seq2attn.engines.ctranslate2.engine import CTranslate2Engine
 from seq2attn.errors import UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import Glossary, TermCounts
 from seq2attn.io.weights import unique_state_dict
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig

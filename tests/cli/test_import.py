@@ -11,7 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import BOS
 from tests.cli.conftest import ROOT, Invoke
 from tests.cli.test_pages import commands

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import GreedyConfig
 from tests.cli.conftest import Invoke
 from tests.cli.test_pages import commands

@@ -12,7 +12,7 @@ import time
 import pytest
 import yaml
 
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_checkpoint
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint
 from tests.cli.conftest import ENVIRONMENT, command

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import RunDirectory
 from tests.cli.conftest import WORDS, Invoke, write_lines, write_toy
 
 ENGLISH = "{who} {did} {what} {when}."

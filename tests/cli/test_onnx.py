@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from seq2attn.engines.targets import TARGETS, write_manifest
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import RunDirectory
 from tests.cli.conftest import Done, Invoke, invoke_in
 from tests.safe.untrained import CONFIG, untrained
 

@@ -10,8 +10,8 @@ from seq2attn import load
 from seq2attn.data.filter import EncodedPair, FiltersConfig
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import LINES, TRANSFORMER_CONFIG, WORDS, untrained

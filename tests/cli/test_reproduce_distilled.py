@@ -8,7 +8,7 @@ import pytest
 
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.prepare import load_prepared
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import RunDirectory
 from tests.cli.conftest import Done, Invoke, invoke_in
 from tests.cli.test_reproduce import RECIPE, home
 from tests.cli.test_sweep import results

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.cli.conftest import Invoke, write_lines

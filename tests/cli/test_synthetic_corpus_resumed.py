@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import unique_state_dict
-from seq2attn.run_directory import RunDirectory
 from tests.cli.conftest import Invoke, Toy, write_lines
 from tests.cli.test_synthetic_corpus import (
     DISTILL,

@@ -10,13 +10,13 @@ from pydantic import TypeAdapter
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.diagnostics.verify_resume import verify_resume
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.auto_settings import MIN_UPDATES
-from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator
 from seq2attn.training.memory_check import MIN_TOKENS, find_max_tokens

@@ -11,12 +11,12 @@ import torch._dynamo
 from seq2attn.config.load import load
 from seq2attn.data.collate import collate
 from seq2attn.data.corpus import Corpus
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.nn.device import configure_cuda
 from seq2attn.optim.optimizers import parameter_groups
-from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import GradientAccumulator, UpdateInputs
 from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag

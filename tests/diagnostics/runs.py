@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from seq2attn.data.prepare import prepare
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.run_directory import RunDirectory
 from tests.laws.parts import config
 from tests.laws.small import WORD_TOKENIZERS, WORDS, content, write_corpus
 from tests.small_bert import make_bert

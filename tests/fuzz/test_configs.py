@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seq2attn.config.load import dump, load
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import dry_run_summary
 from seq2attn.sweep.plan import load_plan
 from tests.fuzz.fuzzed import fuzzed

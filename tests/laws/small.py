@@ -7,8 +7,8 @@ import torch
 import yaml
 
 from seq2attn.diagnostics.verify_resume import compare_runs, format_comparison_table
-from seq2attn.experiment import ExperimentConfig
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.metrics_logger import MEASUREMENTS
 from seq2attn.training.train import train

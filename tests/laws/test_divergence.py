@@ -11,10 +11,10 @@ from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import TrainingInterrupted
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors, unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training import nonfinite, trainer
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.nonfinite import DivergedError

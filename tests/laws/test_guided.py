@@ -8,7 +8,7 @@ import torch
 
 from seq2attn.data.collate import collate
 from seq2attn.errors import UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.training.train import train

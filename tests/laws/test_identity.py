@@ -9,10 +9,10 @@ import torch.distributed as dist
 import yaml
 
 from seq2attn.errors import RunError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import atomic_dir, atomic_path, remove_dir, write_bytes
 from seq2attn.io.lock import lock_directory
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.config_changes import check_processes
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.metrics_logger import MetricsLogger

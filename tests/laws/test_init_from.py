@@ -9,9 +9,9 @@ import torch
 import yaml
 
 from seq2attn.errors import RunError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors, save_tensors
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import BOS, Vocabulary
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights

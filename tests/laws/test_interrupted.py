@@ -9,9 +9,9 @@ import pytest
 from seq2attn.config.duration import Duration
 from seq2attn.diagnostics.verify_resume import compare_runs, format_comparison_table
 from seq2attn.errors import TrainingInterrupted
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.checkpoints.retention import validated_checkpoints

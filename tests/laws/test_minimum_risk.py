@@ -10,15 +10,15 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2attn.data.collate import collate
 from seq2attn.data.prepare import load_prepared
-from seq2attn.evaluation.config import EvaluationConfig
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.evaluation_config import EvaluationConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.training_config import MinimumRiskConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.search.config import LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary, mark_unknown
 from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
-from seq2attn.training.config import MinimumRiskConfig
 from seq2attn.training.minimum_risk import MinimumRiskLoss, build_loss, expected_cost, sentence_metric
 from tests.laws.parts import EVERY_DECODER, model
 from tests.laws.small import BAHDANAU, MODELS, assert_exact_resume, content, log_of, metrics, trained

@@ -11,7 +11,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
-import seq2attn.experiment
+import seq2attn.experiment.experiment_config
 import seq2attn.reproduction.recipe
 import seq2attn.sweep.config  # noqa: F401  # all configs are loaded
 from seq2attn.config.base import Config

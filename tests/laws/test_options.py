@@ -14,13 +14,13 @@ from pydantic import TypeAdapter
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import IGNORE_INDEX, collate
 from seq2attn.data.prepare import load_prepared
+from seq2attn.experiment.training_config import ScheduledSamplingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from seq2attn.training.config import ScheduledSamplingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.interruption import StopRequest
 from seq2attn.training.metrics_logger import MEASUREMENTS, MetricsLogger

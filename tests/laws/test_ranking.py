@@ -9,11 +9,11 @@ import torch
 
 from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import RunError, TrainingInterrupted
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
 from seq2attn.losses.training_loss import TrainingLoss
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from seq2attn.errors import DataError, RunError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.training.train import train
 from tests.laws.small import BPE_DROPOUT, assert_exact_resume, assert_same, content, last_weights, metrics
 

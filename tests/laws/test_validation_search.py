@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.training.train import train
 from tests.cli.conftest import invoke_in
 from tests.laws.small import WORD_TOKENIZERS, content, metrics

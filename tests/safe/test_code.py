@@ -23,7 +23,7 @@ ALLOWED = {
     ("pretrained/convert_pickle.py", "torch.load"),  # for --allow-pickle, with `weights_only`, in a limited process
     ("pretrained/convert_pickle.py", "ctypes"),  # to leave the network
     ("engines/onnx/engine.py", "importlib.import_module"),  # the packages of ONNX
-    ("training/config.py", "compile"),  # the value of the key `training.compile`
+    ("experiment/training_config.py", "compile"),  # the value of the key `training.compile`
 }
 
 

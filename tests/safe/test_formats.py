@@ -10,9 +10,9 @@ import pytest
 from seq2attn.data.prepare import load_prepared
 from seq2attn.engines.targets import TARGETS, check_manifest
 from seq2attn.errors import RunError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import FORMAT_VERSION, check_format
-from seq2attn.run_directory import RunDirectory
 from seq2attn.sweep.record import read_record
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders

@@ -13,12 +13,12 @@ import yaml
 
 from seq2attn.data.prepare import load_prepared, prepare
 from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import FORMAT_VERSION, parse_json
 from seq2attn.io.hf_folder import read_hf_specs
 from seq2attn.io.weights import METADATA_KEY, load_tensors, read_metadata, read_tensor_specs
 from seq2attn.pretrained.marian_weights import read_marian_weights
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.sentencepiece_model import read_pieces
 from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, untrained
 

@@ -13,7 +13,7 @@ from seq2attn.config.yaml_reader import parse_yaml, read_ids
 from seq2attn.data.inspection import DataReport, inspect_pairs
 from seq2attn.errors import ConfigError, RunError, UserError
 from seq2attn.evaluation.evaluate import Digests, TestSetResult
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.sweep.plan import TrialRun, load_plan
 from seq2attn.sweep.record import (
     TRIAL_FILE,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import write_bytes
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import Vocabulary
 from seq2attn.training.checkpoints.checkpoint import save_checkpoint
 from seq2attn.training.train_state import TrainState

@@ -17,11 +17,11 @@ import yaml
 
 from seq2attn.cli import main
 from seq2attn.errors import UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import read_object, write_json
 from seq2attn.io.outputs import output
 from seq2attn.io.terminal import visible
 from seq2attn.io.weights import load_tensors, save_tensors
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.metrics_logger import MetricsLogger
 from tests.cli.conftest import Invoke, all_commands
 from tests.safe.untrained import CONFIG, RECIPE, SWEEP, untrained

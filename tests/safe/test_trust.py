@@ -14,9 +14,9 @@ from seq2attn.alignment.aligner import Aligner
 from seq2attn.config import plugin
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, RunError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_run
 from tests.cli.conftest import all_commands, invoke_in
 from tests.safe.untrained import CONFIG, LINES, RECIPE, SWEEP, untrained

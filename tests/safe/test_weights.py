@@ -7,9 +7,9 @@ import safetensors.torch
 import torch
 
 from seq2attn.errors import RunError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import METADATA_KEY, is_corrupt, load_tensors, save_tensors
-from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import untrained
 
 BIAS = "output_projection.bias"

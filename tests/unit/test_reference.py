@@ -5,7 +5,7 @@ import re
 import pytest
 from reference import DOCS, cli_page, config_page
 
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from tests.cli.conftest import all_commands
 
 

@@ -137,7 +137,7 @@ def test_each_class_has_a_name_of_its_own():
 def test_rules_are_about_fields():
     # A rule that asks for a field under another name is never checked.
     importlib.import_module("seq2attn.sweep.config")
-    importlib.import_module("seq2attn.experiment")
+    importlib.import_module("seq2attn.experiment.experiment_config")
     configs = [Config]
     for config in configs:
         configs += config.__subclasses__()
@@ -167,7 +167,7 @@ def test_a_model_without_memory_comes_without_a_compiler():
         "import sys; from pathlib import Path\n"
         "from seq2attn.config.load import load\n"
         "from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device\n"
-        "from seq2attn.experiment import ExperimentConfig\n"
+        "from seq2attn.experiment.experiment_config import ExperimentConfig\n"
         "for path in sorted(Path('configs/attention').glob('[0-9]*.yaml')):\n"
         "    config = load(path, ExperimentConfig)\n"
         "    print(build_on_meta_device(config.model, *assumed_vocab_sizes(config.tokenizer)).output_projection)\n"

@@ -24,7 +24,7 @@ from seq2attn.config.load import load
 from seq2attn.data.collate import IGNORE_INDEX, Batch
 from seq2attn.decoders.base import Decoder
 from seq2attn.encoders.base import Encoder
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq
 from seq2attn.training.train import train

@@ -16,10 +16,10 @@ from seq2attn.decoders.transformer import TransformerDecoderConfig, TransformerD
 from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig
 from seq2attn.engines.base import ExportTarget, no_option, unsupported_parts
 from seq2attn.engines.ctranslate2.engine import ENGINE_NAME, CTranslate2Engine, import_ctranslate2
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models import ModelConfig, Seq2Seq
 from seq2attn.nn.layers import GatedFeedForward, LearnedPositionEmbedding, SinusoidalPositionEncoding
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Spec: TypeAlias = Any

@@ -19,8 +19,8 @@ from seq2attn.engines.onnx.engine import (
     quiet,
 )
 from seq2attn.errors import UserError
-from seq2attn.experiment import ExperimentConfig
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 
 QUANTIZED_OPERATORS = "MatMul", "Gather", "LSTM"
 """Linear layers, embeddings and LSTM encoders; ONNX Runtime has no fast int8 operator for others."""

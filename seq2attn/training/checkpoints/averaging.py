@@ -7,12 +7,12 @@ from pathlib import Path
 from torch import Tensor
 
 from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import read_objects
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import tensor_specs
 from seq2attn.models.build import check_vocabularies
 from seq2attn.nn.lora import merge_adapters
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints, load_weights
 from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints, validated_checkpoints
 from seq2attn.training.metrics_logger import METRICS_FILE

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from seq2attn.data.prepare import PreparedData
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import remove_temporary
 from seq2attn.io.weights import copy_weights, unique_state_dict
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.lora import merge_adapters, remove_adapters
 from seq2attn.optim.ema import WeightAverage
-from seq2attn.run_directory import RunDirectory
 from seq2attn.training.checkpoints.averaging import average_weights, load_merged, newest_checkpoints
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, save_checkpoint
 from seq2attn.training.checkpoints.retention import (

@@ -22,11 +22,11 @@ from seq2attn.alignment.head_selection import (
 from seq2attn.data.collate import collate
 from seq2attn.data.word_alignment import WordAlignment
 from seq2attn.errors import RunError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import save_tensors
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig

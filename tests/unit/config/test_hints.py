@@ -14,7 +14,7 @@ from seq2attn.config.hints import HINTS
 from seq2attn.config.load import dump, load
 from seq2attn.config.yaml_tree import DEFAULT_KINDS
 from seq2attn.errors import ConfigError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.optim.lr_schedules import CosineScheduleConfig
 from seq2attn.optim.optimizers import SGDConfig
 from seq2attn.search.config import LengthsConfig

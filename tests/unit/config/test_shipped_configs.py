@@ -11,7 +11,7 @@ from torch.nn.utils import clip_grad_norm_
 from seq2attn.config.load import dump, load
 from seq2attn.data.corpora import CORPORA
 from seq2attn.data.fingerprint import text_options
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters, dry_run_summary
 from seq2attn.optim.optimizers import AdadeltaConfig, OptimizerConfig, SGDConfig
 

@@ -14,7 +14,7 @@ from seq2attn.data.config import DataConfig
 from seq2attn.data.inspection import DataReport
 from seq2attn.data.prepare import PREPARED, PreparedData, load_prepared, prepare
 from seq2attn.errors import ConfigError, DataError, RunError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer

@@ -15,8 +15,8 @@ from seq2attn.engines.ctranslate2.target import CTranslate2Target
 from seq2attn.engines.export_run import export_run
 from seq2attn.engines.targets import TARGETS, check_manifest, get_target, load_exported_engine
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models import Seq2Seq
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import resolve_search
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD

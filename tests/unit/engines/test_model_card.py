@@ -14,9 +14,9 @@ from seq2attn.engines.agreement import AgreementReport, SearchAgreement
 from seq2attn.engines.model_card import MODEL_CARD_FILE, build_model_card, known_languages
 from seq2attn.engines.targets import TARGETS, check_manifest, write_manifest
 from seq2attn.errors import RunError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
-from seq2attn.run_directory import RunDirectory
 from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
 
 AGREEMENT = AgreementReport((SearchAgreement("greedy", 12, 0.995, 0.9, 0.1, 0.1),), 0.0, 0.0)

@@ -13,14 +13,14 @@ from seq2attn.engines.base import Engine, ExportTarget
 from seq2attn.engines.ctranslate2.target import CTranslate2Target
 from seq2attn.engines.export_run import export_run
 from seq2attn.errors import UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.pretrained import import_run as import_module
 from seq2attn.pretrained.export_targets import EXPORT_TARGETS
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.pretrained.transformers_engine import TransformersEngine
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from tests.small_marian import SOURCE

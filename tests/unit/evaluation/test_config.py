@@ -12,7 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from seq2attn.errors import DataError, UserError
-from seq2attn.evaluation.config import ChrfConfig, EvaluationConfig, TerConfig
+from seq2attn.experiment.evaluation_config import ChrfConfig, EvaluationConfig, TerConfig
 from seq2attn.metrics.error_rate import edit_distance
 from seq2attn.metrics.sacrebleu_metrics import Score, bleu_by_length, length_table, score_table
 

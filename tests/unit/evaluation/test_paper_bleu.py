@@ -12,7 +12,7 @@ from sacremoses import MosesTokenizer
 
 from seq2attn.config.base import FieldErrors
 from seq2attn.errors import UserError
-from seq2attn.evaluation.config import EvaluationConfig, PaperBleuConfig
+from seq2attn.experiment.evaluation_config import EvaluationConfig, PaperBleuConfig
 from seq2attn.metrics.sacrebleu_metrics import Score, paired_scores
 
 RNG = random.Random(3)

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.metrics.sacrebleu_metrics import paired_scores
 
 REFERENCES = ["a b c d e f", "g h i j k l", "m n o p q r", "s t u v w x", "a c e g i k"]

@@ -12,7 +12,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from seq2attn.evaluation.config import EvaluationConfig, Tokenize
+from seq2attn.experiment.evaluation_config import EvaluationConfig, Tokenize
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.metrics.paper_bleu import PaperBLEU
 from seq2attn.metrics.sacrebleu_metrics import SAMPLES, bleu_by_length, paired_scores

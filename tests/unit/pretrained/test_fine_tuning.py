@@ -10,7 +10,7 @@ import pytest
 
 from seq2attn.config.load import load
 from seq2attn.engines.native import NativeEngine
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.families import FAMILIES
 from seq2attn.pretrained.family import ImportOptions

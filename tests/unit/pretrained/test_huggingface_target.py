@@ -14,7 +14,8 @@ from seq2attn.engines.export_run import export_run
 from seq2attn.engines.source_limit import max_source_length
 from seq2attn.engines.targets import get_target
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
@@ -22,7 +23,6 @@ from seq2attn.pretrained.export_targets import EXPORT_TARGETS, get_export_target
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.small_marian import SOURCE, TARGET

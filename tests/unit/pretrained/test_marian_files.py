@@ -15,10 +15,10 @@ import yaml
 from numpy.typing import NDArray
 
 from seq2attn.errors import UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.run_directory import RunDirectory
 from seq2attn.search.config import BeamConfig
 from seq2attn.tokenizers.vocabulary import BOS
 from tests.small_marian import (

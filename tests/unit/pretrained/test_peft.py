@@ -14,13 +14,13 @@ from seq2attn.config.load import load
 from seq2attn.data.collate import collate_source
 from seq2attn.engines.export_run import export_run
 from seq2attn.errors import ConfigError, DataError, RunError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.pretrained.peft_target import PeftTarget
-from seq2attn.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from seq2attn.training.train import train
 from tests.small_marian import SOURCE, TARGET, make_marian

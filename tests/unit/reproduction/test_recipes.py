@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2attn.experiment import load_config
+from seq2attn.experiment.experiment_config import load_config
 from seq2attn.reproduction.recipe import load_recipe
 from seq2attn.reproduction.results import reproduction_outcome
 

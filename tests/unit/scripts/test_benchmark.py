@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seq2attn.config.load import load
 from seq2attn.data.collate import collate_source
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.weights import save_tensors, unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from seq2attn.cli import app
 from seq2attn.config.load import load
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.search import captured_step
 from seq2attn.sweep.plan import load_plan

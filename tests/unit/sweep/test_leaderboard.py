@@ -12,8 +12,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from seq2attn.errors import ConfigError, RunError
-from seq2attn.evaluation.config import EvaluationConfig
 from seq2attn.evaluation.evaluate import Digests, TestSetResult, text_digest
+from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.io.files import write_json
 from seq2attn.sweep.leaderboard import MARKS, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan

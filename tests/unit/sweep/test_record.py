@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from seq2attn.errors import RunError
-from seq2attn.experiment import ExperimentConfig, load_config
+from seq2attn.experiment.experiment_config import ExperimentConfig, load_config
 from seq2attn.sweep.plan import Trial, TrialRun
 from seq2attn.sweep.record import (
     ExperimentFingerprints,

@@ -10,7 +10,7 @@ from transformers import MarianTokenizer
 from seq2attn.config.load import load
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.config import LengthsConfig
 from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer

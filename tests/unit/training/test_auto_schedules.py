@@ -3,8 +3,8 @@
 import pytest
 
 from seq2attn.errors import TrainingInterrupted
-from seq2attn.experiment import ExperimentConfig
-from seq2attn.run_directory import RunDirectory
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.training.train import train
 from tests.laws.small import (
     BPE_DROPOUT,

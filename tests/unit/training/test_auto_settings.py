@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from seq2attn.config.duration import Duration
 from seq2attn.errors import TrainingInterrupted
+from seq2attn.experiment.training_config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
 from seq2attn.optim.lr_schedules import (
     CosineScheduleConfig,
     InverseSquareRootScheduleConfig,
@@ -16,7 +17,6 @@ from seq2attn.optim.lr_schedules import (
     SchedulePoint,
 )
 from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, has_auto, resolve_auto, time_limit_warning
-from seq2attn.training.config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.train_state import TrainState

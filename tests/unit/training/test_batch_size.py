@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from seq2attn.data.corpus import Corpus
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.auto_settings import MIN_UPDATES
-from seq2attn.training.config import TrainingConfig
 from seq2attn.training.distributed import init_distributed
 from seq2attn.training.memory_check import MIN_TOKENS, SAFETY_MARGIN, find_max_tokens, largest_that_fits
 from tests.laws.small import BAHDANAU, MODELS, content

@@ -4,9 +4,9 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.optim.ema import WeightAverage
 from seq2attn.optim.optimizers import OptimizerConfig, parameter_groups
-from seq2attn.training.config import TrainingConfig
 from seq2attn.training.memory_check import reserve_optimizer_memory
 
 KINDS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "adadelta": torch.optim.Adadelta}

@@ -25,7 +25,7 @@ from torch import Tensor
 from seq2attn.config.base import FieldError
 from seq2attn.config.load import dump, errors_at, load
 from seq2attn.errors import ConfigError, CorruptFileError, RunError, UserError
-from seq2attn.experiment import ExperimentConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.files import MANIFEST, atomic_path, check_format, read_object, write_bytes, write_manifest
 from seq2attn.io.weights import WEIGHTS_HINT, is_corrupt, read_metadata
 from seq2attn.models import Seq2Seq

@@ -20,13 +20,13 @@ from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
 from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.encoders.transformer import TransformerLayersConfig
-from seq2attn.evaluation.config import EvaluationConfig
+from seq2attn.experiment.evaluation_config import EvaluationConfig
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.models.config import ModelConfig
 from seq2attn.search.config import BeamConfig, SearchConfig
 from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
-from seq2attn.training.config import TrainingConfig
 
 
 def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:

@@ -1,0 +1,1 @@
+"""The config of an experiment, and its run directory."""
