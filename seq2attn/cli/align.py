@@ -40,9 +40,9 @@ def align(
       seq2attn align runs/mine --select-head          # on the config's dev set, if it has alignments
       seq2attn align runs/mine --source test.de --target test.en --gold test.align
     """
-    from seq2attn.alignment.aligner import Aligner, align_files, head_selection_corpus, run_head_selection
     from seq2attn.data.readers import PlainTextConfig
     from seq2attn.errors import UserError
+    from seq2attn.evaluation.aligner import Aligner, align_files, head_selection_corpus, run_head_selection
     from seq2attn.experiment.run_directory import RunDirectory
 
     corpus = None

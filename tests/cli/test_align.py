@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.alignment import aligner
 from seq2attn.config.load import load
+from seq2attn.evaluation import aligner
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.training.train import train

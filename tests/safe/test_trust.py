@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import seq2attn
-from seq2attn.alignment.aligner import Aligner
 from seq2attn.config import plugin
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, RunError
+from seq2attn.evaluation.aligner import Aligner
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.alignment.head_selection import (
+from seq2attn.data.collate import collate
+from seq2attn.data.word_alignment import WordAlignment
+from seq2attn.errors import RunError
+from seq2attn.evaluation.head_selection import (
     AlignmentErrorRate,
     AttentionHead,
     WordAttention,
@@ -19,9 +22,6 @@ from seq2attn.alignment.head_selection import (
     score_heads,
     word_attention_weights,
 )
-from seq2attn.data.collate import collate
-from seq2attn.data.word_alignment import WordAlignment
-from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import save_tensors
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig

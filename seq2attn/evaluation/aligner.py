@@ -9,7 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from seq2attn.alignment.head_selection import (
+from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
+from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
+from seq2attn.errors import RunError, UserError
+from seq2attn.evaluation.head_selection import (
     ALIGNMENT_FILE,
     ALIGNMENT_HINT,
     AlignmentErrorRate,
@@ -21,9 +24,6 @@ from seq2attn.alignment.head_selection import (
     score_heads,
     word_attention_weights,
 )
-from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
-from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
-from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
 from seq2attn.io.outputs import check_output, text_output
