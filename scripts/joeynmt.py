@@ -37,7 +37,7 @@ from seq2attn.metrics.sacrebleu_metrics import paired_scores
 from seq2attn.models import ModelConfig
 from seq2attn.optim.lr_schedules import InverseSquareRootScheduleConfig
 from seq2attn.optim.optimizers import AdamConfig
-from seq2attn.search.config import BeamConfig
+from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.base import Tokenizer
 
 ATTENTION = {"additive": "bahdanau", "general": "luong"}

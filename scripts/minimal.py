@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seq2attn import attention_text, draw_attention
-from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.attention.scores import AdditiveScoreConfig, DotScoreConfig
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
@@ -27,7 +27,7 @@ from seq2attn.decoders.recurrent import BahdanauDecoderConfig
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.models import EmbeddingsConfig, ModelConfig, Seq2Seq, build_model
 from seq2attn.models.attention_weights import AttentionWeights
-from seq2attn.search.config import BeamConfig
+from seq2attn.search.search_config import BeamConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seq2attn.attention.alignment import AlignmentFunction, GlobalAlignment
+from seq2attn.attention.align_functions import AlignmentFunction, GlobalAlignment
 from seq2attn.attention.base import NO_STATE, AttentionComponent, AttentionState, QueryInfo
 from seq2attn.attention.scores import DotScore, ScoreFunction, repeat_kv, split_heads, width_per_head
 from seq2attn.nn.layers import Dropout

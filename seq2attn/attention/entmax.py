@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from seq2attn.attention.alignment import AlignmentFunction
+from seq2attn.attention.align_functions import AlignmentFunction
 from seq2attn.attention.base import QueryInfo
 from seq2attn.config.base import Config
 

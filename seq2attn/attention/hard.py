@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from seq2attn.attention.alignment import AlignmentFunction, masked_softmax
+from seq2attn.attention.align_functions import AlignmentFunction, masked_softmax
 from seq2attn.attention.base import QueryInfo
 from seq2attn.config.base import Config
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from seq2attn.attention.alignment import AlignmentFunction
+from seq2attn.attention.align_functions import AlignmentFunction
 from seq2attn.attention.base import QueryInfo
 from seq2attn.config.base import Config
 

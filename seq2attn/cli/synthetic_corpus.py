@@ -125,7 +125,7 @@ def _make(
     from seq2attn.engines.base import check_engine_supports
     from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.inference.synthetic_corpus import SOURCE, TARGET
-    from seq2attn.search.config import check_size, resolve_search
+    from seq2attn.search.search_config import check_size, resolve_search
 
     folder = RunDirectory(runs[0])
     config = folder.load_config(overrides, ["search", "data.filters"])

@@ -109,7 +109,7 @@ def translate(
     from seq2attn.inference.ensemble import load
     from seq2attn.inference.reranking import load_rerankers, parse_rerank_runs
     from seq2attn.inference.translate_files import TranslateOptions, translate_input
-    from seq2attn.search.config import check_num_hypotheses, check_size, resolve_search
+    from seq2attn.search.search_config import check_num_hypotheses, check_size, resolve_search
     from seq2attn.visualization.attention import AttentionSelection
 
     options = TranslateOptions(

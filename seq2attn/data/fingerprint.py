@@ -11,7 +11,7 @@ from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import DataError
 from seq2attn.io.files import sha256_json, sha256_of
-from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 
 
 def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> str:

@@ -22,8 +22,8 @@ from pydantic import PositiveInt, TypeAdapter
 from tqdm import tqdm
 from typing_extensions import TypedDict
 
-from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, PairFilter
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.inspection import (
@@ -57,7 +57,7 @@ from seq2attn.io.files import (
     write_manifest,
 )
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer, load_tokenizers
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer, load_tokenizers
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"

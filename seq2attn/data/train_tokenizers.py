@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from seq2attn.data.config import DataConfig
+from seq2attn.data.data_config import DataConfig
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer, tags_of
+from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, TokenizersConfig, load_tokenizer
 
 Log = Callable[[str], None]
 

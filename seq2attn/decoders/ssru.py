@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from seq2attn.attention.config import AttentionConfig, default_score
+from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.decoders.transformer import CrossAttentionLayer, TransformerDecoder
 from seq2attn.encoders.base import Encoder
 from seq2attn.encoders.transformer import TransformerLayersConfig

@@ -18,7 +18,7 @@ from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate
 from seq2attn.engines.native import NativeEngine
 from seq2attn.models import Seq2Seq
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 
 LOG_PROB_TOLERANCE = 1e-3
 """Largest allowed difference of log-probabilities, which in float32 are exact to about 1e-5."""

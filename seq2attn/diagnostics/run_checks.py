@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from seq2attn.attention.alignment import LocalPredictiveAlignment
+from seq2attn.attention.align_functions import LocalPredictiveAlignment
 from seq2attn.attention.hard import HardAlignment
 from seq2attn.attention.monotonic import MonotonicAlignment
 from seq2attn.data.corpus import read_text_pairs
@@ -36,7 +36,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines
-from seq2attn.search.config import GreedyConfig, SampleConfig
+from seq2attn.search.search_config import GreedyConfig, SampleConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
 
 CHECKS: dict[str, Check] = {

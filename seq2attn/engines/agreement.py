@@ -13,7 +13,7 @@ import torch
 from seq2attn.engines.base import Engine
 from seq2attn.errors import UserError
 from seq2attn.io.tables import format_table
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import NOT_FINITE, Hypothesis, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS
 

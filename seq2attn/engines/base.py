@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from seq2attn.attention.alignment import GlobalAlignmentConfig
+from seq2attn.attention.align_functions import GlobalAlignmentConfig
 from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig
@@ -19,7 +19,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models import ModelConfig
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.base import Tokenizer
 

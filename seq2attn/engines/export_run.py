@@ -23,7 +23,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.right_to_left import is_right_to_left
 from seq2attn.tokenizers.tags import add_tag, check_tag

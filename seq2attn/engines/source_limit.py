@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.attention.position_scores import LocationScoreConfig
 from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.encoders.convolutional import ConvolutionalEncoderConfig

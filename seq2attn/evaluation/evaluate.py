@@ -28,7 +28,7 @@ from seq2attn.io.files import read_bytes, read_object, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Metrics, Score, bleu_by_length
 from seq2attn.metrics.translation_metric import References
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 
 ENSEMBLE = "ensemble"
 """Folder of the reports of an ensemble, and their key for the origin of its weights."""

@@ -30,7 +30,7 @@ from seq2attn.inference.glossary import load_glossary
 from seq2attn.inference.reranking import RerankRun, load_rerankers
 from seq2attn.io.terminal import print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
-from seq2attn.search.config import LongInputs, SearchConfig, check_size, resolve_search
+from seq2attn.search.search_config import LongInputs, SearchConfig, check_size, resolve_search
 from seq2attn.tokenizers.tags import check_tag
 
 

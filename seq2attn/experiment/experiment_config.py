@@ -8,11 +8,11 @@ from typing import Self
 
 from pydantic import model_validator
 
-from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.attention.hard import GumbelAlignmentConfig, ReinforceAlignmentConfig
 from seq2attn.config.base import Config, FieldError, RunPath
 from seq2attn.config.load import load
-from seq2attn.data.config import DataConfig
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import MAX_CHARACTERS, MAX_TOKENS
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.decoders import AttentionDecoderConfig, DecoderConfig
@@ -22,9 +22,9 @@ from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.encoders.transformer import TransformerLayersConfig
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.training_config import TrainingConfig
-from seq2attn.models.config import ModelConfig
-from seq2attn.search.config import BeamConfig, SearchConfig
-from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.models.model_config import ModelConfig
+from seq2attn.search.search_config import BeamConfig, SearchConfig
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
 

@@ -32,7 +32,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.build import Vocabularies, check_vocabularies, load_model, save_weights
 from seq2attn.nn.device import configure_cuda
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import load_tokenizers
+from seq2attn.tokenizers.tokenizer_config import load_tokenizers
 
 HINT = "train it, or give another run directory"
 

@@ -13,7 +13,7 @@ from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeFie
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
 from seq2attn.optim.lr_schedules import CosineScheduleConfig, InverseSquareRootScheduleConfig, LRScheduleConfig
 from seq2attn.optim.optimizers import AdamConfig, OptimizerConfig
-from seq2attn.search.config import MAX_BEAM_SIZE
+from seq2attn.search.search_config import MAX_BEAM_SIZE
 
 Metric = Literal["bleu", "chrf", "exact", "loss"]
 Precision = Literal["auto", "float32", "bfloat16"]

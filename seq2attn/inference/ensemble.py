@@ -14,7 +14,7 @@ from seq2attn.inference.translator import SETTINGS, Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.ensemble import Ensemble, EnsembleSource
-from seq2attn.search.config import LengthsConfig
+from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.right_to_left import is_right_to_left
 from seq2attn.tokenizers.tags import tags_of
 from seq2attn.tokenizers.vocabulary import check_same

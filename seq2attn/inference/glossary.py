@@ -11,7 +11,7 @@ import regex
 
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.text_lines import read_lines
-from seq2attn.search.config import BeamConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import WORD_END, WORD_START, NormalizeConfig, is_blank
 from seq2attn.tokenizers.vocabulary import UNK

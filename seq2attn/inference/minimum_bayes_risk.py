@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
-from seq2attn.search.config import SampleConfig, SearchConfig
+from seq2attn.search.search_config import SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import mark_unknown
 

@@ -12,7 +12,7 @@ import torch
 
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
-from seq2attn.search.config import LengthsConfig
+from seq2attn.search.search_config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import collapse_whitespace, is_blank

@@ -47,7 +47,7 @@ from seq2attn.io.lock import LOCK_FILE, lock_directory
 from seq2attn.io.outputs import text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS, UNK
 

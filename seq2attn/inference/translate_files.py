@@ -20,7 +20,7 @@ from seq2attn.io.outputs import STANDARD_STREAM, check_output, text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import BOM, json_line, open_lines, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.visualization.attention import PAGE, AttentionSelection, attention_text, draw_attention, is_page
 from seq2attn.visualization.figure import check_drawing

@@ -34,7 +34,13 @@ from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
-from seq2attn.search.config import LengthsConfig, SampleConfig, SearchConfig, check_num_hypotheses, resolve_search
+from seq2attn.search.search_config import (
+    LengthsConfig,
+    SampleConfig,
+    SearchConfig,
+    check_num_hypotheses,
+    resolve_search,
+)
 from seq2attn.search.translate_ids import (
     NAN_HYPOTHESIS,
     Hypothesis,

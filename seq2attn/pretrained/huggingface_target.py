@@ -30,7 +30,7 @@ from seq2attn.pretrained.family import GENERATION_FILE
 from seq2attn.pretrained.hf_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET
 from seq2attn.pretrained.tokenizer_export import EXPORTED_KINDS, check_exported_tokenizer, export_tokenizers, usage_code
 from seq2attn.pretrained.transformers_engine import TransformersEngine
-from seq2attn.search.config import BeamConfig, SampleConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 

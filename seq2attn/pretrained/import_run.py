@@ -26,7 +26,7 @@ from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.peft_adapter import Adapter
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
-from seq2attn.search.config import BeamConfig, GreedyConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE, HFTokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank

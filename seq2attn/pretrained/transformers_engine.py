@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2attn.errors import UserError
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.hf_tokenizer import HFTokenizer
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer

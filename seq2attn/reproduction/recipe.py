@@ -16,8 +16,8 @@ from seq2attn.data.corpora import CORPORA
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.errors import ConfigError, UserError
-from seq2attn.sweep.config import Axes, Choices, SubGrid, SweepConfig, expand, trial_name
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun, load_plan
+from seq2attn.sweep.sweep_config import Axes, Choices, SubGrid, SweepConfig, expand, trial_name
 
 FOLDER = Path("configs/reproduce")
 """Folder of the recipes, relative to the working directory."""

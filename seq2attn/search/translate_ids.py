@@ -17,9 +17,9 @@ from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.decoding_state import select_rows
 from seq2attn.nn.device import is_oom_error
 from seq2attn.search.captured_step import CapturedStep
-from seq2attn.search.config import SearchConfig
 from seq2attn.search.coverage_penalty import weighted_coverage, with_coverage
 from seq2attn.search.search import Hypotheses, search
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.strategies import Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 

@@ -15,7 +15,7 @@ from seq2attn.config.yaml_tree import Diagnostic, Entry, YAMLTree, format_diagno
 from seq2attn.errors import ConfigError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
-from seq2attn.sweep.config import Choices, SweepConfig, expand, is_config, trial_name
+from seq2attn.sweep.sweep_config import Choices, SweepConfig, expand, is_config, trial_name
 from seq2attn.training.initial_weights import check_parts
 
 

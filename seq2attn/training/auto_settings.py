@@ -23,7 +23,7 @@ from seq2attn.optim.lr_schedules import (
     LRScheduleConfig,
     NoamScheduleConfig,
 )
-from seq2attn.search.config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
+from seq2attn.search.search_config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.train_state import TrainState, fraction_done

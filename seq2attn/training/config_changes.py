@@ -12,7 +12,7 @@ import torch
 import seq2attn
 from seq2attn.config.base import Config
 from seq2attn.config.load import load
-from seq2attn.data.config import DataConfig
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.errors import RunError
 from seq2attn.experiment.experiment_config import ExperimentConfig

@@ -22,7 +22,7 @@ from seq2attn.losses.training_loss import LossOutput, TrainingLoss, label_log_pr
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.decoding_state import select_rows
-from seq2attn.search.config import LengthsConfig, SampleConfig
+from seq2attn.search.search_config import LengthsConfig, SampleConfig
 from seq2attn.search.strategies import NEG_INF
 from seq2attn.search.translate_ids import TokenIds, default_batch_tokens, translate_ids
 from seq2attn.tokenizers.base import Tokenizer

@@ -21,7 +21,7 @@ from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.optim.optimizers import parameter_groups
-from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 from seq2attn.training.auto_settings import has_auto, resolve_auto, resolve_length_ratio, total_is_auto

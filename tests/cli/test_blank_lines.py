@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2attn import load
-from seq2attn.data.config import DataConfig
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.inspection import DataReport
 from seq2attn.data.prepare import prepare
 from seq2attn.inference.input_checks import InputWarning
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.cli.conftest import Invoke, Toy, write_lines
 from tests.small_bert import make_bert

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.inference.ensemble import load
-from seq2attn.search.config import BeamConfig, GreedyConfig, SampleConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, SampleConfig
 from tests.safe.untrained import TRANSFORMER_CONFIG, change_weights, untrained
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "decoding.sh"

@@ -25,7 +25,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors
-from seq2attn.search.config import BeamConfig
+from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
 from tests.cli.conftest import Invoke, write_lines
 from tests.safe.untrained import CONFIG, LINES, TRANSFORMER_CONFIG, change_weights, untrained

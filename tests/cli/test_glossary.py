@@ -12,7 +12,7 @@ from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import Glossary, TermCounts
 from seq2attn.io.weights import unique_state_dict
-from seq2attn.search.config import BeamConfig
+from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.cli.conftest import Invoke, write_lines

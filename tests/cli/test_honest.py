@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.tokenizers.config import load_tokenizer
+from seq2attn.tokenizers.tokenizer_config import load_tokenizer
 from tests.cli.conftest import Done, Invoke, Toy, invoke_in, write_lines, write_toy
 from tests.unit.phrases import PHRASES
 

@@ -9,7 +9,7 @@ import pytest
 
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
-from seq2attn.search.config import GreedyConfig
+from seq2attn.search.search_config import GreedyConfig
 from tests.cli.conftest import Invoke
 from tests.cli.test_pages import commands
 from tests.small_marian import SOURCE, TARGET, make_marian

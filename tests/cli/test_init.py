@@ -10,7 +10,7 @@ from seq2attn.config.load import load
 from seq2attn.config.starter import STARTER_MODELS, starter_config, starter_model
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import dry_run_summary
-from seq2attn.tokenizers.config import load_tokenizer
+from seq2attn.tokenizers.tokenizer_config import load_tokenizer
 from tests.cli.conftest import write_lines, write_toy
 
 TEXT = ("text/train.de", "text/train.en", "--dev-source", "text/dev.de", "--dev-target", "text/dev.en")

@@ -17,7 +17,7 @@ from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.reranking import Reranker
 from seq2attn.inference.translator import Translator
 from seq2attn.models import Seq2Seq
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.tokenizers.vocabulary import EOS
 from tests.cli.conftest import invoke_in
 from tests.safe.untrained import TRANSFORMER_CONFIG, change_weights, untrained

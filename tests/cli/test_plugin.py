@@ -16,7 +16,7 @@ from pydantic import PositiveInt
 from torch import nn
 
 import seq2attn
-from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.encoders.base import Encoder, EncoderOutput
 

@@ -22,7 +22,7 @@ from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
 from seq2attn.engines.native import NativeEngine
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
-from seq2attn.search.config import GreedyConfig, LengthsConfig
+from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.cli.conftest import ROOT, Invoke
 

@@ -14,7 +14,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference import scoring
 from seq2attn.inference.scoring import score_files
 from seq2attn.inference.translator import Translator
-from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
 from tests.cli.conftest import Invoke, write_lines
 from tests.safe.untrained import change_weights, untrained

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seq2attn.engines.native import NativeEngine
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from tests.cuda import DEVICE, MARKS, exact, launches
 from tests.laws.parts import ATTENTIONS, EVERY_DECODER, WORDS, model

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from seq2attn.data.config import DataConfig
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.prepare import prepare
 from seq2attn.errors import DataError
-from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import EOS, PAD
 from tests.fuzz.fuzzed import fuzzed
 

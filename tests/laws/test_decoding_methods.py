@@ -11,9 +11,9 @@ from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.models.ensemble import Ensemble
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.length_penalty import LengthPenalty
 from seq2attn.search.search import block_repeated_ngrams, search
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.strategies import NEG_INF, BeamSearch, DiverseBeamSearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD

@@ -10,7 +10,7 @@ from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.inference.ensemble import EnsembleTranslator
 from seq2attn.inference.translator import Translator
 from seq2attn.models.ensemble import Ensemble
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.laws.parts import EVERY_DECODER, WORDS, model

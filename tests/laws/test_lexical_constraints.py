@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from seq2attn.engines.native import NativeEngine
-from seq2attn.search.config import BeamConfig, LengthsConfig
 from seq2attn.search.length_penalty import FREE
 from seq2attn.search.lexical_constraints import matched_tokens
 from seq2attn.search.search import search
+from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.search.strategies import BeamSearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS

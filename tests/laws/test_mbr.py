@@ -9,7 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 from seq2attn.engines.native import NativeEngine
 from seq2attn.inference.minimum_bayes_risk import pairwise_chrf, rank_by_expected_chrf
 from seq2attn.inference.translator import Translator
-from seq2attn.search.config import BeamConfig, LengthsConfig, SampleConfig
+from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.laws.parts import model

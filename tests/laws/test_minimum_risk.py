@@ -15,7 +15,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import MinimumRiskConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
-from seq2attn.search.config import LengthsConfig, SampleConfig
+from seq2attn.search.search_config import LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary, mark_unknown
 from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig

@@ -13,7 +13,7 @@ from torch import nn
 
 import seq2attn.experiment.experiment_config
 import seq2attn.reproduction.recipe
-import seq2attn.sweep.config  # noqa: F401  # all configs are loaded
+import seq2attn.sweep.sweep_config  # noqa: F401  # all configs are loaded
 from seq2attn.config.base import Config
 from seq2attn.errors import ConfigError
 from seq2attn.losses.training_loss import TrainingLoss

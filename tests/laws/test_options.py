@@ -18,7 +18,7 @@ from seq2attn.experiment.training_config import ScheduledSamplingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.optim.optimizers import parameter_groups
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from seq2attn.training.distributed import DistributedContext

@@ -11,7 +11,7 @@ from seq2attn.data.collate import collate
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
-from seq2attn.models.config import ModelConfig
+from seq2attn.models.model_config import ModelConfig
 from seq2attn.nn.varlen import SequenceLayout, varlen_attention
 from tests.laws import parts
 from tests.laws.small import assert_near, content, last_weights, log_of, metrics, trained

@@ -7,7 +7,7 @@ from seq2attn.attention.entmax import masked_entmax
 from seq2attn.engines.native import NativeEngine
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.layers import FeedForward
-from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from tests.laws.parts import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, calm, model
 
 ENCODED = [(e, d, "multi-head", "global") for e in ("lstm", "transformer") for d in ("luong", "transformer")]

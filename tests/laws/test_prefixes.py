@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from seq2attn.engines.native import NativeEngine
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.search import search
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD

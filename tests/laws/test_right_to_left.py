@@ -7,10 +7,10 @@ from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
 from seq2attn.inference.ensemble import load
 from seq2attn.inference.source_line import SourceLine
-from seq2attn.search.config import LengthsConfig
-from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
+from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer, in_reverse, is_right_to_left, with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer
 from tests.cli.conftest import invoke_in
 from tests.laws.small import MODELS, assert_same, content, last_weights, metrics, trained
 from tests.unit.data.test_word_alignment import ODD

@@ -10,7 +10,7 @@ import torch
 from seq2attn.data.collate import Batch, collate
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
-from seq2attn.search.config import GreedyConfig
+from seq2attn.search.search_config import GreedyConfig
 from seq2attn.search.translate_ids import translate_ids
 from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, EVERY_DECODER, SCORES, WORDS, calm, config
 

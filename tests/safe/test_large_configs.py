@@ -7,7 +7,7 @@ import pytest
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.search.config import MAX_LENGTH, BeamConfig, GreedyConfig, LengthsConfig, check_size
+from seq2attn.search.search_config import MAX_LENGTH, BeamConfig, GreedyConfig, LengthsConfig, check_size
 from tests.cli.conftest import Invoke
 from tests.safe.untrained import CONFIG, untrained
 

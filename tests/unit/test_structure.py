@@ -136,7 +136,7 @@ def test_each_class_has_a_name_of_its_own():
 
 def test_rules_are_about_fields():
     # A rule that asks for a field under another name is never checked.
-    importlib.import_module("seq2attn.sweep.config")
+    importlib.import_module("seq2attn.sweep.sweep_config")
     importlib.import_module("seq2attn.experiment.experiment_config")
     configs = [Config]
     for config in configs:

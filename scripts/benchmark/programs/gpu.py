@@ -27,7 +27,7 @@ from seq2attn.config.load import load
 from seq2attn.engines.native import NativeEngine
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
-from seq2attn.search.config import resolve_search
+from seq2attn.search.search_config import resolve_search
 from seq2attn.training.train import train
 
 BEAMS = (1, 5)

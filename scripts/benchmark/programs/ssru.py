@@ -17,7 +17,7 @@ from seq2attn.data.collate import collate
 from seq2attn.engines.native import NativeEngine
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
 
 VOCABULARY, BATCH_TOKENS, SENTENCES = 8000, 3400, 100
 LAYERS = {"layers": 3, "ffn_dim": 1024, "norm_order": "post"}

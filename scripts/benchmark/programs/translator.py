@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmark.programs.writing import translate_all
 from seq2attn.inference.translator import Translator
-from seq2attn.search.config import resolve_search
+from seq2attn.search.search_config import resolve_search
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.engines.base import EngineError
 from seq2attn.errors import UserError
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.search.config import BeamConfig, LengthsConfig, SampleConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 

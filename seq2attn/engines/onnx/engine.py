@@ -35,7 +35,7 @@ from seq2attn.nn.decoding_state import (
     select_rows,
     select_sentences,
 )
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 
 ENGINE_NAME = "onnx"

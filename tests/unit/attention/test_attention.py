@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from pydantic import TypeAdapter
 
-from seq2attn.attention.alignment import LocalPredictiveAlignment, masked_softmax
+from seq2attn.attention.align_functions import LocalPredictiveAlignment, masked_softmax
 from seq2attn.attention.attention import Attention, attend_in_groups
+from seq2attn.attention.attention_config import AlignmentFunctionConfig, AttentionConfig
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.config import AlignmentFunctionConfig, AttentionConfig
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
 from seq2attn.attention.scores import DotScore, MultiHeadScore

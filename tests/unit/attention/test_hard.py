@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from seq2attn.attention.alignment import masked_softmax
+from seq2attn.attention.align_functions import masked_softmax
 from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.hard import GumbelAlignment, ReinforceAlignment, ReinforceAlignmentConfig
 from seq2attn.data.collate import collate

@@ -17,7 +17,7 @@ from seq2attn.errors import ConfigError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.optim.lr_schedules import CosineScheduleConfig
 from seq2attn.optim.optimizers import SGDConfig
-from seq2attn.search.config import LengthsConfig
+from seq2attn.search.search_config import LengthsConfig
 
 Write = Callable[[str], Path]
 WHOLE = """\

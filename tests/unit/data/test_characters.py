@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sentencepiece import SentencePieceTrainer
 
 from seq2attn import load
-from seq2attn.data.config import DataConfig
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.inspection import (
     REPORT_FILE,
     CorpusReport,
@@ -26,13 +26,13 @@ from seq2attn.data.prepare import prepare
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import SourceLine
-from seq2attn.search.config import LengthsConfig
+from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from tests.safe.untrained import untrained
 from tests.unit.data.corpora import write_corpus
 from tests.unit.phrases import PHRASES

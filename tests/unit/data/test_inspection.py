@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seq2attn.data.config import DataConfig
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, FiltersConfig
 from seq2attn.data.inspection import (
     HASHES_FILE,
@@ -24,7 +24,7 @@ from seq2attn.data.inspection import (
 )
 from seq2attn.data.prepare import prepare
 from seq2attn.errors import RunError
-from seq2attn.tokenizers.config import TokenizersConfig
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.unit.data.corpora import write_corpus
 from tests.unit.phrases import PHRASES, Pairs

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.data.config import DataConfig
 from seq2attn.data.corpus import Corpus
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
 from seq2attn.data.fingerprint import fingerprint
 from seq2attn.data.prepare import load_prepared, prepare
 from seq2attn.data.readers import JSONLinesConfig
 from seq2attn.data.training_set import CHUNK, TrainingSet
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.unit.data.corpora import write_corpus

@@ -10,14 +10,14 @@ import yaml
 from seq2attn.config.load import dump, load
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
-from seq2attn.data.config import DataConfig
+from seq2attn.data.data_config import DataConfig
 from seq2attn.data.inspection import DataReport
 from seq2attn.data.prepare import PREPARED, PreparedData, load_prepared, prepare
 from seq2attn.errors import ConfigError, DataError, RunError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.tokenizers.config import TokenizersConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.laws.small import content

@@ -15,7 +15,7 @@ from seq2attn.errors import UserError
 from seq2attn.models import Seq2Seq
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, SearchModel, TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.safe.untrained import change_weights

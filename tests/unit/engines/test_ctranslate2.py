@@ -19,7 +19,7 @@ from seq2attn.engines.ctranslate2.target import build_spec, save_spec
 from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, Vocabulary
 from tests.laws.parts import MODERN, T5

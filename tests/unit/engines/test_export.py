@@ -17,7 +17,7 @@ from seq2attn.engines.targets import TARGETS, check_manifest, get_target, load_e
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models import Seq2Seq
-from seq2attn.search.config import resolve_search
+from seq2attn.search.search_config import resolve_search
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.safe.untrained import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained

@@ -13,7 +13,7 @@ from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models import build_model
 from seq2attn.nn.decoding_state import select_rows
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.vocabulary import BOS, PAD
 from tests.laws import parts
 

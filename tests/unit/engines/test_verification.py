@@ -21,7 +21,7 @@ from seq2attn.pretrained.export_targets import EXPORT_TARGETS
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.pretrained.transformers_engine import TransformersEngine
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from tests.small_marian import SOURCE
 from tests.small_multilingual import make_m2m100

@@ -16,7 +16,7 @@ from seq2attn.experiment.evaluation_config import EvaluationConfig, Tokenize
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.metrics.paper_bleu import PaperBLEU
 from seq2attn.metrics.sacrebleu_metrics import SAMPLES, bleu_by_length, paired_scores
-from seq2attn.search.config import SampleConfig
+from seq2attn.search.search_config import SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import UNKNOWN_MARK
 from seq2attn.training.minimum_risk import sentence_metric

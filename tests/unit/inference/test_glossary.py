@@ -11,9 +11,9 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import Glossary, TermCounts
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.tokenizers.config import TokenizerConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.tokenizer_config import TokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.small_marian import make_marian, train_pieces
 from tests.small_multilingual import make_bart_tokenizer

@@ -20,7 +20,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWarning
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
-from seq2attn.search.config import SearchConfig
+from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import TokenIds
 from seq2attn.tokenizers.normalize import join_sentences
 from tests.laws.small import content

@@ -15,7 +15,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.reranking import load_rerankers, parse_rerank_runs
 from seq2attn.inference.translator import Translator
-from seq2attn.search.config import BeamConfig, LengthsConfig
+from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer

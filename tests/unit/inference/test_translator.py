@@ -13,7 +13,7 @@ from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
 from seq2attn.inference.translator import Translator
 from seq2attn.io.text_lines import read_line_batches
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, resolve_search
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, resolve_search
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.training import distributed
 from seq2attn.training.distributed import training_device

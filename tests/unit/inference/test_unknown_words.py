@@ -12,7 +12,7 @@ from seq2attn.inference.scoring import score_pairs
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words, replace_unknown_words
-from seq2attn.search.config import BeamConfig, LengthsConfig, SampleConfig
+from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.right_to_left import with_direction

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from torch import nn
 
 import seq2attn
-from seq2attn.attention.config import AttentionConfig
+from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.attention.relative_positions import RotaryScore
 from seq2attn.attention.scores import MultiHeadScoreConfig, ScoreFunction
 from seq2attn.models import ModelConfig, build_model

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from seq2attn.errors import DataError
-from seq2attn.models.config import EmbeddingsConfig
+from seq2attn.models.model_config import EmbeddingsConfig
 from seq2attn.models.pretrained_vectors import load_vectors
 
 WORDS = {"house": [0.5, -1.0, 2.0], "Haus": [1.0, 0.0, 0.25], "äpfel": [3.0, 3.5, -4.0]}

@@ -32,7 +32,7 @@ from seq2attn.pretrained.families import FAMILIES
 from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.search.config import BeamConfig, GreedyConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.safe.test_memory import refusal
 from tests.small_marian import SOURCE

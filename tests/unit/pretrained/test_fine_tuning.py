@@ -15,7 +15,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.families import FAMILIES
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.search.config import GreedyConfig, LengthsConfig
+from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.training.train import train
 from tests.small_marian import SOURCE, TARGET, make_marian, marian_arrays, marian_options, write_marian_files, write_npz
 from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus

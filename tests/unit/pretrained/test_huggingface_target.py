@@ -23,7 +23,7 @@ from seq2attn.pretrained.export_targets import EXPORT_TARGETS, get_export_target
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.search.config import GreedyConfig
+from seq2attn.search.search_config import GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.small_marian import SOURCE, TARGET
 

@@ -19,7 +19,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE, make_marian
 

@@ -19,7 +19,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.search.config import BeamConfig
+from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import BOS
 from tests.small_marian import (
     SOURCE,

@@ -13,7 +13,7 @@ from seq2attn.data.collate import collate_source
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.search.config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE
 from tests.small_t5 import NUM_UNUSED, PREFIX, TASKS, make_t5

@@ -29,7 +29,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.weights import save_tensors, unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
-from seq2attn.search.config import GreedyConfig, LengthsConfig
+from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS
 from tests.unit.phrases import write_phrases

@@ -10,7 +10,7 @@ from seq2attn.data.prepare import load_prepared
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets, write_reports
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.search.config import BeamConfig
+from seq2attn.search.search_config import BeamConfig
 from seq2attn.sweep.plan import load_plan
 from seq2attn.training.train import train
 from tests.laws.small import MODELS, content, last_state, trained

@@ -10,7 +10,7 @@ import results
 
 from seq2attn.evaluation.evaluate import Digests, TestSetResult, write_reports
 from seq2attn.metrics.sacrebleu_metrics import Score
-from seq2attn.search.config import BeamConfig
+from seq2attn.search.search_config import BeamConfig
 from tests.safe.untrained import untrained
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2attn.errors import ConfigError
-from seq2attn.sweep.config import AxisConfig, expand
 from seq2attn.sweep.plan import load_plan
+from seq2attn.sweep.sweep_config import AxisConfig, expand
 
 ROOT = Path(__file__).parents[3]
 BASE = """\

@@ -12,9 +12,9 @@ from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.source_line import SourceLine
-from seq2attn.search.config import LengthsConfig
-from seq2attn.tokenizers.config import TokenizersConfig, load_tokenizer
+from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK
 from tests.small_marian import SOURCE, make_vocabulary
 

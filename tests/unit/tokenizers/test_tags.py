@@ -8,14 +8,14 @@ import pytest
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import RunError, UserError
 from seq2attn.inference.source_line import SourceLine
-from seq2attn.search.config import LengthsConfig
+from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.base import translate_into
-from seq2attn.tokenizers.config import TokenizerConfig, load_tokenizer
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag, check_tag
 from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, load_tokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.small_marian import make_vocabulary
 

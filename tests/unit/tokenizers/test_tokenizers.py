@@ -21,10 +21,10 @@ from pydantic import TypeAdapter, ValidationError
 from sentencepiece import SentencePieceTrainer
 
 from seq2attn.errors import DataError, RunError
-from seq2attn.tokenizers.config import TokenizerConfig, TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.subword_regularization import BPEDropoutSampler, UnigramSampler
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer, UnigramTokenizerConfig
+from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 
@@ -211,7 +211,7 @@ def test_another_process_has_the_same_samples(tmp_path: Path) -> None:
     STOCHASTIC["bpe"].save(tmp_path / "t")
     (tmp_path / "lines.json").write_text(json.dumps(TEXT))
     program = (
-        "import json, sys; from pathlib import Path; from seq2attn.tokenizers.config import load_tokenizer\n"
+        "import json, sys; from pathlib import Path; from seq2attn.tokenizers.tokenizer_config import load_tokenizer\n"
         "folder = Path(sys.argv[1]); lines = json.loads((folder / 'lines.json').read_text())\n"
         "print(json.dumps(load_tokenizer(folder / 't').sample(lines, 5)))"
     )

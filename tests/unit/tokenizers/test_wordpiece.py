@@ -11,8 +11,8 @@ from seq2attn.data.collate import collate_source
 from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import DataError, RunError
 from seq2attn.inference.source_line import SourceLine
-from seq2attn.search.config import LengthsConfig
-from seq2attn.tokenizers.config import load_tokenizer
+from seq2attn.search.search_config import LengthsConfig
+from seq2attn.tokenizers.tokenizer_config import load_tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.small_bert import make_bert

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from seq2attn.attention.alignment import (
+from seq2attn.attention.align_functions import (
     GlobalAlignmentConfig,
     LocalMonotonicAlignmentConfig,
     LocalPredictiveAlignmentConfig,
