@@ -39,8 +39,8 @@ def init(
       seq2attn init train.de train.en --dev-source dev.de --dev-target dev.en
       seq2attn init train.de train.en --dev-source dev.de --dev-target dev.en -o configs/news.yaml
     """
+    from seq2attn.cli.starter import starter_config
     from seq2attn.config.load import load
-    from seq2attn.config.starter import starter_config
     from seq2attn.errors import UserError
     from seq2attn.experiment.experiment_config import ExperimentConfig
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from seq2attn.cli.starter import STARTER_MODELS, starter_config, starter_model
 from seq2attn.config.load import load
-from seq2attn.config.starter import STARTER_MODELS, starter_config, starter_model
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import dry_run_summary
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
