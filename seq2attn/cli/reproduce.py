@@ -44,8 +44,8 @@ def reproduce(
     """
     from tqdm import tqdm
 
-    from seq2attn.reproduction.recipe import load_recipe
-    from seq2attn.reproduction.reproduce import reproduce
+    from seq2attn.sweep.recipe import load_recipe
+    from seq2attn.sweep.reproduce import reproduce
     from seq2attn.sweep.run_sweep import describe_plan
 
     numbers = [] if seeds is None else [f"seeds=[{','.join(map(str, range(1, seeds + 1)))}]"]

@@ -26,7 +26,7 @@ P_NOTE = (
 def comparison_html(comparison: RunComparison) -> str:
     """The page: the tables of `comparison_text`, and the sentences that differ most side by side."""
     content = {**asdict(comparison), "seeds": seed_spread(comparison), "notes": _notes(comparison)}
-    return render_page("seq2attn.evaluation", content)
+    return render_page("seq2attn.evaluation", "compare.html", content)
 
 
 def comparison_text(comparison: RunComparison, *, markdown: bool) -> str:

@@ -15,12 +15,12 @@ from seq2attn.visualization.attention_map import DEFAULT_COLOR_SCALE, LEGENDS, M
 MAX_TITLE_LENGTH = 80
 
 
-def render_page(package: str, data: Mapping[str, Any]) -> str:
-    """The `page.html` of a package, after a common head that defines the JavaScript constant `data`."""
+def render_page(package: str, page: str, data: Mapping[str, Any]) -> str:
+    """A page of a package, after a common head that defines the JavaScript constant `data`."""
     # Within a script element only `</` and `<!` are special.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     head = files("seq2attn.visualization").joinpath("head.html").read_text(encoding="utf-8")
-    return head.replace("/*DATA*/null", text) + files(package).joinpath("page.html").read_text(encoding="utf-8")
+    return head.replace("/*DATA*/null", text) + files(package).joinpath(page).read_text(encoding="utf-8")
 
 
 def attention_html(
@@ -40,7 +40,7 @@ def attention_html(
             for maps in sentences
         ],
     }
-    return render_page("seq2attn.visualization", data)
+    return render_page("seq2attn.visualization", "attention.html", data)
 
 
 def _content(attention: AttentionMap) -> dict[str, Any]:

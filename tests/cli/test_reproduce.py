@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from seq2attn.errors import RunError
-from seq2attn.reproduction.recipe import load_recipe
-from seq2attn.reproduction.reproduce import reproduce
+from seq2attn.sweep.recipe import load_recipe
+from seq2attn.sweep.reproduce import reproduce
 from tests.cli.conftest import CONFIG, Done, Invoke, invoke_in, write_toy
 from tests.cli.test_sweep import results, start, wait_for, wait_until, workers
 from tests.unit.conftest import CHROMIUM, browser

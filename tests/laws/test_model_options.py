@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 import seq2attn.experiment.experiment_config
-import seq2attn.reproduction.recipe
+import seq2attn.sweep.recipe
 import seq2attn.sweep.sweep_config  # noqa: F401  # all configs are loaded
 from seq2attn.config.base import Config
 from seq2attn.errors import ConfigError

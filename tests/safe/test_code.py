@@ -82,7 +82,7 @@ READERS_ALLOWED = {
     ("pretrained/convert_pickle.py", "read_text"),  # of the system; it imports nothing from the package
     ("pretrained/convert_pickle.py", "torch.load"),  # in a limited process
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
-    ("reproduction/report.py", "read_bytes"),  # pictures that it made
+    ("sweep/report.py", "read_bytes"),  # pictures that it made
     ("sweep/run_sweep.py", "read_text"),  # the log of a training that it started
     ("sweep/worker.py", "read_text"),  # of the system
     ("tokenizers/train_sentencepiece.py", "json.loads"),  # its argument; it imports nothing from the package

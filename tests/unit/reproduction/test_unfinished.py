@@ -8,11 +8,11 @@ import pytest
 
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets
 from seq2attn.metrics.sacrebleu_metrics import paired_scores
-from seq2attn.reproduction.figures import draw_figures
-from seq2attn.reproduction.recipe import load_recipe
-from seq2attn.reproduction.report import write_report
-from seq2attn.reproduction.results import reproduced_scores
+from seq2attn.sweep.figures import draw_figures
+from seq2attn.sweep.recipe import load_recipe
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_records, write_record
+from seq2attn.sweep.report import write_report
+from seq2attn.sweep.results import reproduced_scores
 from tests.cli.test_reproduce import home
 
 WRONG = {("fixed", 1): 2, ("fixed", 2): 10, ("luong", 2): 4}

@@ -8,8 +8,8 @@ from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.readers import read_pairs
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
-from seq2attn.reproduction.recipe import Recipe
 from seq2attn.sweep.plan import TrialRun
+from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import Records
 from seq2attn.visualization.attention import AttentionSelection, draw_attention
 from seq2attn.visualization.curves import draw_bleu_by_length

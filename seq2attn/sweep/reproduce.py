@@ -13,9 +13,9 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.ensemble import load
 from seq2attn.inference.synthetic_corpus import SyntheticCorpus
 from seq2attn.io.files import remove_dir
-from seq2attn.reproduction.recipe import Recipe
-from seq2attn.reproduction.report import write_report
+from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import read_record
+from seq2attn.sweep.report import write_report
 from seq2attn.sweep.run_sweep import FinishedRun, lock_sweep, run_sweep, write_leaderboard
 from seq2attn.visualization.figure import check_picture
 

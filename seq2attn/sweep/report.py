@@ -16,11 +16,11 @@ from pathlib import Path
 import seq2attn
 from seq2attn.io.files import FORMAT_VERSION, write_bytes, write_json
 from seq2attn.io.tables import format_table
-from seq2attn.reproduction.figures import draw_figures
-from seq2attn.reproduction.recipe import Recipe
-from seq2attn.reproduction.results import OUTCOME_RULE, ReproducedScore, reproduced_scores
+from seq2attn.sweep.figures import draw_figures
 from seq2attn.sweep.leaderboard import SeedStatistics
+from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import Records, conditions, read_records, unfinished
+from seq2attn.sweep.results import OUTCOME_RULE, ReproducedScore, reproduced_scores
 from seq2attn.visualization.html_page import render_page
 
 
@@ -138,4 +138,4 @@ def _html(title: str, paper: str, sections: list[Section]) -> str:
         return {caption: base64.b64encode(path.read_bytes()).decode() for caption, path in section.pictures.items()}
 
     content = [{**asdict(section), "pictures": pictures(section)} for section in sections]
-    return render_page("seq2attn.reproduction", {"title": title, "paper": paper, "sections": content})
+    return render_page("seq2attn.sweep", "report.html", {"title": title, "paper": paper, "sections": content})

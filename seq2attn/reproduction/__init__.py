@@ -1,1 +1,0 @@
-"""Reproduction of published numbers: recipes, their trainings, and a report."""
