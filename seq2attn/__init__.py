@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from seq2attn.inference.ensemble import load as load
     from seq2attn.inference.translator import Translator as Translator
     from seq2attn.training.train import train as train
+    from seq2attn.version import __version__ as __version__
     from seq2attn.visualization.attention import AttentionSelection as AttentionSelection
     from seq2attn.visualization.attention import attention_text as attention_text
     from seq2attn.visualization.attention import draw_attention as draw_attention
@@ -32,6 +32,7 @@ _LAZY_IMPORTS = {
     "TrainingInterrupted": "seq2attn.errors",
     "Translator": "seq2attn.inference.translator",
     "UserError": "seq2attn.errors",
+    "__version__": "seq2attn.version",
     "attention_text": "seq2attn.visualization.attention",
     "draw_attention": "seq2attn.visualization.attention",
     "load": "seq2attn.inference.ensemble",
@@ -39,20 +40,15 @@ _LAZY_IMPORTS = {
     "train": "seq2attn.training.train",
 }
 
-__all__ = list(_LAZY_IMPORTS)
+__all__ = [name for name in _LAZY_IMPORTS if name != "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported at their first use, so that `import seq2attn` is fast and imports no torch."""
-    if name == "__version__":
-        try:
-            return importlib.metadata.version("seq2attn")
-        except importlib.metadata.PackageNotFoundError:
-            return "0+unknown"
     if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_LAZY_IMPORTS]

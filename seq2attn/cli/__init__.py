@@ -113,9 +113,9 @@ def command_group(description: str, *commands: Callable[..., None]) -> typer.Typ
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
-        import seq2attn
+        from seq2attn.version import __version__
 
-        typer.echo(f"seq2attn {seq2attn.__version__}")
+        typer.echo(f"seq2attn {__version__}")
         raise typer.Exit
 
 

@@ -43,14 +43,14 @@ def export(
       seq2attn export runs/phrasebook --to huggingface
       seq2attn export runs/adapted --to peft
     """
-    from seq2attn.engines.export_run import export_run
     from seq2attn.errors import UserError
     from seq2attn.experiment.run_directory import RunDirectory
-    from seq2attn.pretrained.export_targets import get_export_target
+    from seq2attn.export.export_run import export_run
+    from seq2attn.export.targets import get_target
 
     if tag is not None and verify_with is None:
         raise UserError("--tag is for --verify-with; the dev set of the run has its own")
-    target = get_export_target(to)
+    target = get_target(to)
     where = folder or run / target.name
     report = export_run(RunDirectory(run), target, where, quantization=quantization, verify_with=verify_with, tag=tag)
     typer.echo(report)

@@ -122,8 +122,8 @@ def _make(
     batch_tokens: int | None,
 ) -> None:
     """Make the corpus, and print the counts of its filters and its entry in a config."""
-    from seq2attn.engines.base import check_engine_supports
     from seq2attn.experiment.run_directory import RunDirectory
+    from seq2attn.inference.engines.base import check_engine_supports
     from seq2attn.inference.synthetic_corpus import SOURCE, TARGET
     from seq2attn.search.search_config import check_size, resolve_search
 

@@ -104,8 +104,8 @@ def translate(
       seq2attn translate runs/nllb "Das Haus ist alt." --to fra_Latn
       seq2attn translate runs/a -i input.de --ensemble runs/b --rerank runs/r2l --rerank-backward runs/en-de:0.5
     """
-    from seq2attn.engines.base import check_engine_supports
     from seq2attn.experiment.run_directory import RunDirectory
+    from seq2attn.inference.engines.base import check_engine_supports
     from seq2attn.inference.ensemble import load
     from seq2attn.inference.reranking import load_rerankers, parse_rerank_runs
     from seq2attn.inference.translate_files import TranslateOptions, translate_input

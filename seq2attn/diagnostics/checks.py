@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate
-from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models import Seq2Seq
 from seq2attn.search.search_config import SearchConfig
 

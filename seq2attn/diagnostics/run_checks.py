@@ -29,10 +29,10 @@ from seq2attn.diagnostics.checks import (
     check_padding,
     check_scores,
 )
-from seq2attn.engines.native import NativeEngine
-from seq2attn.engines.source_limit import max_source_length
 from seq2attn.errors import DataError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.inference.translator import Translator
 from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from seq2attn.data.fingerprint import file_digest
-from seq2attn.engines.base import check_engine_supports
-from seq2attn.engines.native import SearchPrecision
 from seq2attn.errors import UserError
 from seq2attn.evaluation.evaluate import (
     EvaluationSet,
@@ -25,6 +23,8 @@ from seq2attn.evaluation.evaluate import (
 )
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.base import check_engine_supports
+from seq2attn.inference.engines.native import SearchPrecision
 from seq2attn.inference.ensemble import load
 from seq2attn.inference.glossary import load_glossary
 from seq2attn.inference.reranking import RerankRun, load_rerankers

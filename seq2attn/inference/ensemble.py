@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from seq2attn.engines.native import NativeEngine, SearchPrecision
 from seq2attn.errors import RunError, UserError
+from seq2attn.inference.engines.native import NativeEngine, SearchPrecision
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translator import SETTINGS, Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from seq2attn.data.readers import PlainTextConfig
-from seq2attn.engines.native import NativeEngine
-from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
 from seq2attn.io.outputs import check_output, text_output
 from seq2attn.io.terminal import print_warnings

@@ -10,8 +10,8 @@ from itertools import chain, filterfalse
 import sentencex
 import torch
 
-from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer

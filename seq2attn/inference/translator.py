@@ -12,11 +12,11 @@ from typing import Any, Self, TypeAlias, overload
 from warnings import warn
 
 from seq2attn.data.inspection import CorpusReport, DataReport
-from seq2attn.engines.base import Engine
-from seq2attn.engines.native import NativeEngine, SearchPrecision
-from seq2attn.engines.source_limit import SourceLimit, model_source_limit
-from seq2attn.engines.targets import RunEngine
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.exported import RunEngine
+from seq2attn.inference.engines.native import NativeEngine, SearchPrecision
+from seq2attn.inference.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, InputWarning, not_finite_errors
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf

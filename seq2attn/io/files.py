@@ -23,9 +23,9 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-import seq2attn
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.lock import check_locks
+from seq2attn.version import __version__
 
 MAX_FILE_BYTES = 2**25
 """Maximum size of a file that is read into memory: a vocabulary of a million words has half of it."""
@@ -149,7 +149,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_manifest(folder: Path) -> None:
     """Make `folder` a run directory."""
-    write_json(folder / MANIFEST, {"format": FORMAT_VERSION, "seq2attn": seq2attn.__version__})
+    write_json(folder / MANIFEST, {"format": FORMAT_VERSION, "seq2attn": __version__})
 
 
 def open_regular(path: Path) -> BufferedReader:

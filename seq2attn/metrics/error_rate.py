@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics.base import Score, Signature
 
-from seq2attn import __version__
 from seq2attn.metrics.translation_metric import TranslationMetric
+from seq2attn.version import __version__
 
 
 class _Signature(Signature):

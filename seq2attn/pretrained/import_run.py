@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from seq2attn.engines.agreement import AgreementReport, compare_engines
-from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.io.files import atomic_dir, check_not_working_dir
 from seq2attn.io.text_lines import read_lines
 from seq2attn.models import Seq2Seq, build_model

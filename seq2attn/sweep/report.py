@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import seq2attn
 from seq2attn.io.files import FORMAT_VERSION, write_bytes, write_json
 from seq2attn.io.tables import format_table
 from seq2attn.sweep.figures import draw_figures
@@ -21,6 +20,7 @@ from seq2attn.sweep.leaderboard import SeedStatistics
 from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import Records, conditions, read_records, unfinished
 from seq2attn.sweep.results import OUTCOME_RULE, ReproducedScore, reproduced_scores
+from seq2attn.version import __version__
 from seq2attn.visualization.html_page import render_page
 
 
@@ -50,7 +50,7 @@ def write_report(recipe: Recipe) -> str:
     write_bytes(folder / "report.html", _html(config.title, config.paper, sections).encode())
     content = {
         "format": FORMAT_VERSION,
-        "version": seq2attn.__version__,
+        "version": __version__,
         "recipe": config.model_dump(mode="json"),
         "overrides": recipe.overrides,
         "rule": OUTCOME_RULE,
@@ -116,7 +116,7 @@ def _training_notes(recipe: Recipe, records: Records) -> tuple[str, ...]:
     trainings = [record.training for seeds in records.values() for record in seeds.values()]
     hours = sum(one.seconds for one in trainings) / 3600
     notes = [f"{hours:.1f} hours of training and validation in all.", *(f"{one}." for one in conditions(trainings))]
-    notes += [f"seq2attn {seq2attn.__version__}; all metrics, with the significance of differences: leaderboard.md"]
+    notes += [f"seq2attn {__version__}; all metrics, with the significance of differences: leaderboard.md"]
     missing = unfinished(recipe.plan, records)
     return (*notes, *([f"Not finished: {', '.join(missing)}."] if missing else []))
 

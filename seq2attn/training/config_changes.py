@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-import seq2attn
 from seq2attn.config.base import Config
 from seq2attn.config.load import load
 from seq2attn.data.data_config import DataConfig
@@ -21,6 +20,7 @@ from seq2attn.io.files import read_bytes, write_bytes
 from seq2attn.training.auto_settings import total_is_auto
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.distributed import DistributedContext
+from seq2attn.version import __version__
 
 FIXED_PARTS = ("model", "tokenizer", "training.lora")
 """Parts of the config that cannot change, because the weights depend on them. Files in them may have moved."""
@@ -50,7 +50,7 @@ def check_processes(config: ExperimentConfig, world: DistributedContext) -> None
             for name, digests in text_digests(config.data).items()
             for number, digest in enumerate(digests.values(), start=1)
         }
-        versions = {"version of seq2attn": seq2attn.__version__, "version of torch": torch.__version__}
+        versions = {"version of seq2attn": __version__, "version of torch": torch.__version__}
         world.check_same({**options, **texts, **versions})
 
 

@@ -14,8 +14,8 @@ from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
-from seq2attn.engines.source_limit import model_source_limit
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json

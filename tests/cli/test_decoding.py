@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.engines.ctranslate2.engine import unsupported_search
-from seq2attn.engines.onnx.engine import OnnxEngine
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.ctranslate2_engine import unsupported_search
+from seq2attn.inference.engines.onnx_engine import OnnxEngine
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.search.search_config import BeamConfig

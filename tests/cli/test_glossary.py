@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.engines.ctranslate2.engine import CTranslate2Engine
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.ctranslate2_engine import CTranslate2Engine
 from seq2attn.inference.glossary import Glossary, TermCounts
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.search.search_config import BeamConfig

@@ -10,8 +10,8 @@ import pytest
 from pydantic import TypeAdapter
 
 import seq2attn
-from seq2attn.engines.agreement import compare_engines
 from seq2attn.errors import UserError
+from seq2attn.inference.engines.agreement import compare_engines
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.reranking import Reranker

@@ -10,8 +10,8 @@ from shutil import copytree
 import onnx
 import pytest
 
-from seq2attn.engines.targets import TARGETS, write_manifest
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.exported import write_manifest
 from tests.cli.conftest import Done, Invoke, invoke_in
 from tests.safe.untrained import CONFIG, untrained
 
@@ -98,7 +98,7 @@ def test_a_damaged_or_forged_export_is_refused(
     error = invoke("translate", run.folder, *ENGINE, "many", code=2).err
     assert "does not hold what was exported to it; make it again: seq2attn export" in error
     (folder / "manifest.json").unlink()
-    write_manifest(run, TARGETS["onnx"], "int8", {}, folder)  # as who forges an export does
+    write_manifest(run, "onnx", "int8", {}, folder)  # as who forges an export does
     error = invoke("translate", run.folder, *ENGINE, "many", code=2).err
     assert re.fullmatch(rf".*{DAMAGES[damage]}\n", error)  # one line
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.engines.export_run import export_run
-from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.export_run import export_run
+from seq2attn.export.onnx_target import OnnxTarget
 from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.base import Tokenizer
 from tests.cli.conftest import Invoke, all_commands, write_lines

@@ -8,9 +8,9 @@ import pytest
 
 from seq2attn import load
 from seq2attn.data.filter import EncodedPair, FiltersConfig
-from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.cli.conftest import Invoke

@@ -19,8 +19,8 @@ from transformers import BertModel, BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
 from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
-from seq2attn.engines.native import NativeEngine
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from seq2attn.data.prepare import load_prepared
-from seq2attn.engines.native import NativeEngine
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference import synthetic_corpus
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.tokenizers.tags import TaggedTokenizer

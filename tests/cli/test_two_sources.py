@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.engines.native import NativeEngine
 from tests.cli.conftest import Invoke
 from tests.cli.test_reproduce import RECIPE
 from tests.cli.test_reproduce import home as recipe_home

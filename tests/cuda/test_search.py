@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from tests.cuda import DEVICE, MARKS, exact, launches

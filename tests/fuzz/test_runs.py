@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from seq2attn.engines.targets import get_target, write_manifest
+from seq2attn.export.targets import get_target
+from seq2attn.inference.engines.exported import write_manifest
 from seq2attn.io.files import atomic_dir
 from tests.diagnostics.runs import FAMILIES, make_run
 from tests.fuzz.fuzzed import command, fuzzed
@@ -58,7 +59,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Original]:
             target = get_target(engine)
             with atomic_dir(run.folder / engine) as partial:
                 target.export(run, partial, "float32")
-                write_manifest(run, target, "float32", {}, partial)
+                write_manifest(run, target.name, "float32", {}, partial)
         files = sorted(str(p.relative_to(run.folder)) for p in run.folder.rglob("*") if p.is_file())
         code, output, messages = translated(run.folder, engine)
         assert code == 0 and output.count("\n") == len(SENTENCES), messages

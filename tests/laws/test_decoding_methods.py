@@ -7,8 +7,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.length_penalty import LengthPenalty

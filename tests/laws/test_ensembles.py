@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from seq2attn.engines.native import NativeEngine
-from seq2attn.engines.source_limit import SourceLimit
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.ensemble import EnsembleTranslator
 from seq2attn.inference.translator import Translator
 from seq2attn.models.ensemble import Ensemble

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.search.length_penalty import FREE
 from seq2attn.search.lexical_constraints import matched_tokens
 from seq2attn.search.search import search

@@ -6,7 +6,7 @@ import random
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.minimum_bayes_risk import pairwise_chrf, rank_by_expected_chrf
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seq2attn.attention.entmax import masked_entmax
-from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.layers import FeedForward
 from seq2attn.search.search_config import BeamConfig, LengthsConfig

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.search.search import search
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.strategies import BeamSearch, GreedySearch

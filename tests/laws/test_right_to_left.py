@@ -3,8 +3,8 @@
 import pytest
 
 from seq2attn.data.word_alignment import word_ids
-from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.ensemble import load
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig

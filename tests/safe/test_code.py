@@ -19,10 +19,10 @@ CALLS = {
 ALLOWED = {
     ("__init__.py", "importlib.import_module"),  # our public names
     ("config/plugin.py", "importlib.import_module"),  # after a check of trust: see test_trust.py
-    ("engines/ctranslate2/engine.py", "importlib.import_module"),  # CTranslate2
+    ("inference/engines/ctranslate2_engine.py", "importlib.import_module"),  # CTranslate2
     ("pretrained/convert_pickle.py", "torch.load"),  # for --allow-pickle, with `weights_only`, in a limited process
     ("pretrained/convert_pickle.py", "ctypes"),  # to leave the network
-    ("engines/onnx/engine.py", "importlib.import_module"),  # the packages of ONNX
+    ("inference/engines/onnx_engine.py", "importlib.import_module"),  # the packages of ONNX
     ("experiment/training_config.py", "compile"),  # the value of the key `training.compile`
 }
 

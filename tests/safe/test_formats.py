@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from seq2attn.data.prepare import load_prepared
-from seq2attn.engines.targets import TARGETS, check_manifest
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.exported import check_manifest
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import FORMAT_VERSION, check_format
 from seq2attn.sweep.record import read_record
@@ -22,7 +22,7 @@ from tests.safe.untrained import untrained
 READERS: dict[str, Callable[[RunDirectory], object]] = {
     "run.json": lambda run: Translator.load(run.folder),
     "data/prepared.json": lambda run: load_prepared(run.folder),
-    "ctranslate2/manifest.json": lambda run: check_manifest(run, TARGETS["ctranslate2"], run.folder / "ctranslate2"),
+    "ctranslate2/manifest.json": lambda run: check_manifest(run, "ctranslate2", run.folder / "ctranslate2"),
     "result.json": lambda run: read_record(run.folder),
 }
 

@@ -24,8 +24,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from benchmark.setting import GPU_TOKENS
 from seq2attn.config.load import load
-from seq2attn.engines.native import NativeEngine
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import resolve_search
 from seq2attn.training.train import train

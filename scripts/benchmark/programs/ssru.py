@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 from seq2attn.data.collate import collate
-from seq2attn.engines.native import NativeEngine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig

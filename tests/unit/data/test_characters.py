@@ -23,7 +23,7 @@ from seq2attn.data.inspection import (
     known_characters,
 )
 from seq2attn.data.prepare import prepare
-from seq2attn.engines.source_limit import SourceLimit
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from seq2attn.engines.base import Engine
-from seq2attn.engines.ctranslate2.target import CTranslate2Target
-from seq2attn.engines.native import NativeEngine
-from seq2attn.engines.onnx.engine import OnnxEngine
 from seq2attn.errors import UserError
+from seq2attn.export.ctranslate2_target import CTranslate2Target
+from seq2attn.export.huggingface_target import HuggingFaceTarget
+from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.engines.onnx_engine import OnnxEngine
 from seq2attn.models import Seq2Seq
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, SearchModel, TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from seq2attn.engines.base import EngineError
-from seq2attn.engines.ctranslate2.engine import CTranslate2Engine, user_errors
-from seq2attn.engines.ctranslate2.target import build_spec, save_spec
-from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import UserError
+from seq2attn.export.ctranslate2_target import build_spec, save_spec
+from seq2attn.inference.engines.base import EngineError
+from seq2attn.inference.engines.ctranslate2_engine import CTranslate2Engine, user_errors
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import TokenIds

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.engines.agreement import SearchAgreement
-from seq2attn.engines.ctranslate2.target import CTranslate2Target
-from seq2attn.engines.export_run import export_run
-from seq2attn.engines.targets import TARGETS, check_manifest, get_target, load_exported_engine
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.ctranslate2_target import CTranslate2Target
+from seq2attn.export.export_run import export_run
+from seq2attn.inference.engines.agreement import SearchAgreement
+from seq2attn.inference.engines.exported import check_manifest, load_exported_engine
 from seq2attn.models import Seq2Seq
 from seq2attn.search.search_config import resolve_search
 from seq2attn.search.translate_ids import Hypothesis
@@ -142,9 +142,9 @@ def test_other_files_are_not_overwritten(run: RunDirectory, tmp_path: Path) -> N
     with pytest.raises(UserError, match=r"has \.git/HEAD, which was not exported; give another folder"):
         export_run(run, TARGET, tmp_path / "exported")
     with pytest.raises(RunError, match=r"has \.git/HEAD, which was not exported; move it away"):
-        check_manifest(run, TARGET, tmp_path / "exported")
+        check_manifest(run, TARGET.name, tmp_path / "exported")
     shutil.rmtree(tmp_path / "exported" / ".git")
-    check_manifest(run, TARGET, tmp_path / "exported")
+    check_manifest(run, TARGET.name, tmp_path / "exported")
     (tmp_path / "exported" / "config.json").unlink()
     export_run(run, TARGET, tmp_path / "exported")
 
@@ -181,7 +181,7 @@ def test_wrong_options_are_refused(run: RunDirectory, tmp_path: Path, monkeypatc
     with pytest.raises(UserError, match="--quantization int4: ctranslate2 has float32, float16, int8"):
         export_run(run, TARGET, where, quantization="int4")
     with pytest.raises(UserError, match=r"there is no engine `tensorrt`; known: native, .*ctranslate2"):
-        get_target("tensorrt")
+        load_exported_engine(run, "tensorrt", None, CPU)
     (tmp_path / "lines.de").write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"lines\.de: has no line to verify with"):
         export_run(run, TARGET, where, verify_with=tmp_path / "lines.de")
@@ -191,7 +191,6 @@ def test_wrong_options_are_refused(run: RunDirectory, tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "ctranslate2", None)  # as if it were not installed
     with pytest.raises(UserError, match=r"pip install 'seq2attn\[ctranslate2\]'"):
         export_run(run, TARGET, where)
-    assert {name: target.name for name, target in TARGETS.items()} == {name: name for name in TARGETS}
 
 
 def test_agreement_counts_positions_and_sentences() -> None:

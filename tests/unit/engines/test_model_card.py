@@ -10,11 +10,11 @@ import torch
 import yaml
 
 from seq2attn.data.inspection import DataReport, inspect_pairs
-from seq2attn.engines.agreement import AgreementReport, SearchAgreement
-from seq2attn.engines.model_card import MODEL_CARD_FILE, build_model_card, known_languages
-from seq2attn.engines.targets import TARGETS, check_manifest, write_manifest
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.model_card import build_model_card, known_languages
+from seq2attn.inference.engines.agreement import AgreementReport, SearchAgreement
+from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_manifest, write_manifest
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
 from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
@@ -127,7 +127,7 @@ def test_a_corrupt_report_is_named(run: RunDirectory, changes: dict[str, object]
 
 
 def test_an_edited_card_is_not_a_corrupt_export(run: RunDirectory, tmp_path: Path) -> None:
-    target, folder = TARGETS["ctranslate2"], tmp_path / "exported"
+    target, folder = "ctranslate2", tmp_path / "exported"
     folder.mkdir()
     for name in ("model.bin", MODEL_CARD_FILE):
         (folder / name).write_text("as exported")

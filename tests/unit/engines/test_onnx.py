@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.engines.native import NativeEngine
-from seq2attn.engines.onnx.engine import ENCODE_FILE, STEP_FILE, OnnxEngine, OnnxModel, OnnxState
-from seq2attn.engines.onnx.graphs import build_graphs
-from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.onnx_graphs import build_graphs
+from seq2attn.export.onnx_target import OnnxTarget
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.engines.onnx_engine import ENCODE_FILE, STEP_FILE, OnnxEngine, OnnxModel, OnnxState
 from seq2attn.models import build_model
 from seq2attn.nn.decoding_state import select_rows
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig

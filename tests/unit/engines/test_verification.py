@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from seq2attn.config.base import FieldError
-from seq2attn.engines.base import Engine, ExportTarget
-from seq2attn.engines.ctranslate2.target import CTranslate2Target
-from seq2attn.engines.export_run import export_run
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.ctranslate2_target import CTranslate2Target
+from seq2attn.export.export_run import export_run
+from seq2attn.export.targets import TARGETS
+from seq2attn.inference.engines.base import Engine, ExportTarget
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.pretrained import import_run as import_module
-from seq2attn.pretrained.export_targets import EXPORT_TARGETS
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.pretrained.transformers_engine import TransformersEngine
@@ -97,7 +97,7 @@ class DefectiveTarget(ExportTarget):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one != "ctranslate2")) for one in EXPORT_TARGETS]
+    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one != "ctranslate2")) for one in TARGETS]
 )
 def test_each_figure_of_an_export_counts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -105,10 +105,10 @@ def test_each_figure_of_an_export_counts(
     monkeypatch.chdir(tmp_path)
     run = make_run(Path(), changes=["search.no_repeat_ngram_size=null"])
     if name == "peft":
-        export_run(run, EXPORT_TARGETS["huggingface"], Path("run/huggingface"), verify_with=Path("train.de"))
+        export_run(run, TARGETS["huggingface"], Path("run/huggingface"), verify_with=Path("train.de"))
         run = adapt(Path())
         capsys.readouterr()
-    target, exported = EXPORT_TARGETS[name], Path("exported")
+    target, exported = TARGETS[name], Path("exported")
     export_run(run, target, exported, verify_with=Path("train.de"))
     assert "Note" not in (exported / "README.md").read_text(encoding="utf-8") and not capsys.readouterr().err
     for defect, message in DEFECTS.items():

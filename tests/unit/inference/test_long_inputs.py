@@ -12,11 +12,11 @@ import torch
 from pydantic import TypeAdapter
 
 from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.engines.base import Engine
-from seq2attn.engines.native import NativeEngine
-from seq2attn.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.inference.input_checks import MAX_EXAMPLES, InputChecker, InputWarning
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2attn.engines.source_limit import SourceLimit
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.source_line import SourceLine, split_sentences, split_tokens
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.normalize import join_sentences

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.translator import Translator
 from seq2attn.io.text_lines import read_line_batches
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, resolve_search

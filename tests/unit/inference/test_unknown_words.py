@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import UserError
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.minimum_bayes_risk import pairwise_chrf
 from seq2attn.inference.reranking import Reranker
 from seq2attn.inference.scoring import score_pairs

@@ -23,14 +23,14 @@ from transformers import (
 )
 
 from seq2attn.data.collate import collate_source
-from seq2attn.engines.export_run import export_run
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.export_run import export_run
+from seq2attn.export.huggingface_target import HuggingFaceTarget
 from seq2attn.inference.ensemble import EnsembleTranslator
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.families import FAMILIES
 from seq2attn.pretrained.family import Family, ImportOptions
-from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS

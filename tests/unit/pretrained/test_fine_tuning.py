@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seq2attn.config.load import load
-from seq2attn.engines.native import NativeEngine
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.families import FAMILIES
 from seq2attn.pretrained.family import ImportOptions

@@ -10,18 +10,18 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from seq2attn.config.load import load
 from seq2attn.data.collate import collate_source
-from seq2attn.engines.export_run import export_run
-from seq2attn.engines.source_limit import max_source_length
-from seq2attn.engines.targets import get_target
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.export_run import export_run
+from seq2attn.export.huggingface_target import HuggingFaceTarget
+from seq2attn.export.targets import TARGETS, get_target
+from seq2attn.inference.engines.exported import load_exported_engine
+from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.pretrained.export_targets import EXPORT_TARGETS, get_export_target
 from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -213,7 +213,7 @@ def test_a_tokenizer_that_gives_other_ids_is_refused(tmp_path: Path) -> None:
 
 def test_it_is_no_engine(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no engine `huggingface`"):
-        get_target("huggingface")
+        load_exported_engine(RunDirectory(tmp_path), "huggingface", None, torch.device("cpu"))
     with pytest.raises(UserError, match="--to torch: there is no such format; known: ctranslate2, onnx, huggingf"):
-        get_export_target("torch")
-    assert all(target.name == name for name, target in EXPORT_TARGETS.items())
+        get_target("torch")
+    assert all(target.name == name for name, target in TARGETS.items())

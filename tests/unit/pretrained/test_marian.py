@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel, MarianTokenizer
 
 from seq2attn.data.collate import collate_source
-from seq2attn.engines.agreement import AgreementReport, SearchAgreement
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.agreement import AgreementReport, SearchAgreement
 from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run

@@ -12,15 +12,15 @@ from transformers import AutoModelForSeq2SeqLM, MarianMTModel, MarianTokenizer
 
 from seq2attn.config.load import load
 from seq2attn.data.collate import collate_source
-from seq2attn.engines.export_run import export_run
 from seq2attn.errors import ConfigError, DataError, RunError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.export_run import export_run
+from seq2attn.export.huggingface_target import HuggingFaceTarget
+from seq2attn.export.peft_target import PeftTarget
 from seq2attn.io.weights import load_tensors
 from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.pretrained.peft_target import PeftTarget
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from seq2attn.training.train import train
 from tests.small_marian import SOURCE, TARGET, make_marian

@@ -8,9 +8,9 @@ from sacremoses import MosesPunctNormalizer
 from transformers import MarianTokenizer
 
 from seq2attn.config.load import load
-from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import RunError, UserError
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.base import translate_into

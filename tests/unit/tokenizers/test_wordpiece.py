@@ -8,8 +8,8 @@ import torch
 from transformers import BertTokenizerFast
 
 from seq2attn.data.collate import collate_source
-from seq2attn.engines.source_limit import SourceLimit
 from seq2attn.errors import DataError, RunError
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer

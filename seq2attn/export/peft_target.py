@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.config.base import FieldError
-from seq2attn.engines.targets import check_manifest
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.huggingface_target import HuggingFaceTarget
+from seq2attn.export.tokenizer_export import check_exported_tokenizer, usage_code
+from seq2attn.inference.engines.exported import check_manifest
 from seq2attn.io.files import write_json
 from seq2attn.io.weights import unique_state_dict, write_safetensors
 from seq2attn.pretrained.bart import BART_NAMES
-from seq2attn.pretrained.huggingface_target import HuggingFaceTarget
 from seq2attn.pretrained.peft_adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, DOWN, PREFIX, UP, Adapter
-from seq2attn.pretrained.tokenizer_export import check_exported_tokenizer, usage_code
 from seq2attn.pretrained.transformers_engine import TransformersEngine
 from seq2attn.tokenizers.base import Tokenizer
 
@@ -48,7 +48,7 @@ class PeftTarget(HuggingFaceTarget):
         training = run.load_config().training
         assert training.lora is not None  # else it is unsupported
         base = _first_run(run)
-        check_manifest(base, HuggingFaceTarget(), exported := base.folder / HuggingFaceTarget.name)
+        check_manifest(base, HuggingFaceTarget.name, exported := base.folder / HuggingFaceTarget.name)
         rank = training.lora.rank * len(run.weights_origin()["checkpoints"])  # of their mean
         layers = {BART_NAMES.layer(name): update for name, update in _updates(run, base).items()}
         weights = {}

@@ -13,13 +13,14 @@ from pathlib import Path
 import torch
 
 from seq2attn.data.readers import check_regular, read_pairs
-from seq2attn.engines.agreement import AgreementReport, compare_engines
-from seq2attn.engines.base import Engine, EngineError, ExportTarget
-from seq2attn.engines.model_card import MODEL_CARD_FILE, build_model_card
-from seq2attn.engines.native import NativeEngine
-from seq2attn.engines.targets import check_replaceable, write_manifest
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.export_target import ExportTarget
+from seq2attn.export.model_card import build_model_card
+from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
+from seq2attn.inference.engines.base import Engine, EngineError
+from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_replaceable, write_manifest
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
@@ -72,7 +73,7 @@ def export_run(
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])
-        write_manifest(run, target, dtype, asdict(report), partial)
+        write_manifest(run, target.name, dtype, asdict(report), partial)
         model_card = build_model_card(run, dtype, report, target.hub_library, target.usage(run, where, options))
         write_bytes(partial / MODEL_CARD_FILE, model_card.encode())
     return report

@@ -1,4 +1,4 @@
-"""The list of export targets, and the folders with exported models.
+"""Folders with exported models, and the engine that a run is loaded with.
 
 manifest.json    the engine, the digests of the weights and of each file, and the agreement of both engines
 README.md        the model card, which the user may edit
@@ -6,6 +6,7 @@ README.md        the model card, which the user may edit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,20 +15,19 @@ from typing import Any
 import torch
 
 from seq2attn.config import plugin
-from seq2attn.engines.base import Engine, ExportTarget
-from seq2attn.engines.ctranslate2.target import CTranslate2Target
-from seq2attn.engines.model_card import MODEL_CARD_FILE
-from seq2attn.engines.native import NativeEngine, SearchPrecision
-from seq2attn.engines.onnx.target import OnnxTarget
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.ctranslate2_engine import load_ctranslate2
+from seq2attn.inference.engines.native import NativeEngine, SearchPrecision
+from seq2attn.inference.engines.onnx_engine import load_onnx
 from seq2attn.io.files import FORMAT_VERSION, check_format, check_not_working_dir, read_object, sha256_of, write_json
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.linear import prepack_linears
 from seq2attn.tokenizers.base import Tokenizer
 
-MANIFEST_FILE = "manifest.json"
+MANIFEST_FILE, MODEL_CARD_FILE = "manifest.json", "README.md"
 
 
 def check_replaceable(folder: Path) -> None:
@@ -51,25 +51,25 @@ def _exported_files(header: dict[str, Any]) -> set[str]:
     return {MANIFEST_FILE, MODEL_CARD_FILE, *digests} if isinstance(digests, dict) else set()
 
 
-def write_manifest(run: RunDirectory, target: ExportTarget, dtype: str, agreement: Any, folder: Path) -> None:
+def write_manifest(run: RunDirectory, engine: str, dtype: str, agreement: Any, folder: Path) -> None:
     """Write the manifest of an export of the run's weights."""
-    header = {"format": FORMAT_VERSION, "engine": target.name, "dtype": dtype, "weights": sha256_of(run.weights_path)}
+    header = {"format": FORMAT_VERSION, "engine": engine, "dtype": dtype, "weights": sha256_of(run.weights_path)}
     write_json(folder / MANIFEST_FILE, {**header, "agreement": agreement, "digests": _digests(folder)})
 
 
-def check_manifest(run: RunDirectory, target: ExportTarget, folder: Path) -> None:
+def check_manifest(run: RunDirectory, engine: str, folder: Path) -> None:
     """Refuse an export that is missing, corrupt, for another engine, or of other weights than the run's.
 
     Raises RunError with the command that exports again.
     """
-    argument = "" if folder == run.folder / target.name else f" {folder}"
-    fix = f"seq2attn export {run.folder}{argument} --to {target.name}"
+    argument = "" if folder == run.folder / engine else f" {folder}"
+    fix = f"seq2attn export {run.folder}{argument} --to {engine}"
     if not (folder / MANIFEST_FILE).is_file():
         raise RunError(f"{folder}: has no exported model; make it: {fix}")
     header = read_object(folder / MANIFEST_FILE, fix)
     check_format(header, folder / MANIFEST_FILE, fix)
-    if header.get("engine") != target.name:
-        raise RunError(f"{folder}: was exported for the engine {header.get('engine')}, not {target.name}; {fix}")
+    if header.get("engine") != engine:
+        raise RunError(f"{folder}: was exported for the engine {header.get('engine')}, not {engine}; {fix}")
     if header.get("weights") != sha256_of(run.weights_path):
         raise RunError(f"{folder}: was made from other weights than {run.weights_path}; make it again: {fix}")
     digests = _digests(folder)
@@ -86,26 +86,24 @@ def _digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
 
 
-TARGETS: dict[str, ExportTarget] = {target.name: target for target in (CTranslate2Target(), OnnxTarget())}
-"""Targets by name. `cli/options.py` lists the names again, so that `--help` does not import torch."""
-
-
-def get_target(name: str) -> ExportTarget:
-    """The target of this name. Raises UserError when there is none."""
-    if name not in TARGETS:
-        raise UserError(f"there is no engine `{name}`; known: {', '.join(['native', *TARGETS])}")
-    return TARGETS[name]
+ENGINES: dict[str, Callable[[RunDirectory, Path, torch.device], Engine]] = {
+    "ctranslate2": load_ctranslate2,
+    "onnx": load_onnx,
+}
+"""Loaders of exported models by the name of their engine. `cli/options.py` lists the names again, so that `--help` does
+not import torch."""
 
 
 def load_exported_engine(run: RunDirectory, name: str, folder: Path | None, device: torch.device) -> Engine:
     """The engine that a run was exported to, from `folder` or from the default folder of `export`.
 
-    Raises RunError when the run was not exported, or has been trained since.
+    Raises UserError for an unknown engine, RunError when the run was not exported, or has been trained since.
     """
-    target = get_target(name)
-    folder = folder or run.folder / target.name
-    check_manifest(run, target, folder)
-    return target.load(run, folder, device)
+    if name not in ENGINES:
+        raise UserError(f"there is no engine `{name}`; known: {', '.join(['native', *ENGINES])}")
+    folder = folder or run.folder / name
+    check_manifest(run, name, folder)
+    return ENGINES[name](run, folder, device)
 
 
 @dataclass(frozen=True)

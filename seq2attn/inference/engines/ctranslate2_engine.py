@@ -28,8 +28,9 @@ import torch
 
 from seq2attn.config.base import FieldError
 from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.engines.base import EngineError
 from seq2attn.errors import UserError
+from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.base import EngineError
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
@@ -38,6 +39,8 @@ from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 ENGINE_NAME = "ctranslate2"
 UNLIMITED_PATIENCE = 1e6
 """Patience for `search.patience: null`: each sentence is searched to its limit."""
+MAX_POSITIONS = 2048
+"""Maximum tokens of a sentence with positions from a table; a shorter table repeats its last row."""
 MAX_TOKENS_CPU, MAX_TOKENS_GPU = 1024, 2**14
 """Maximum tokens of a call. On a CPU more are not faster, and one long translation delays fewer others."""
 CUBLAS_HINT = "a PyTorch for another CUDA does not bring it; `pip install nvidia-cublas-cu12`, or give --device cpu"
@@ -235,3 +238,14 @@ def user_errors() -> Iterator[None]:
     except RuntimeError as error:
         hint = f"; {CUBLAS_HINT}" if "libcublas" in str(error) else ""
         raise UserError(f"{ENGINE_NAME}: {error}{hint}") from None
+
+
+def load_ctranslate2(run: RunDirectory, folder: Path, device: torch.device) -> CTranslate2Engine:
+    """The engine of an exported model, with the number of threads of PyTorch."""
+    source, target = run.load_tokenizers()
+    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    model = run.load_config().model
+    # Absolute positions of both kinds are exported as a table.
+    has_table = [part.position_encoding in ("sinusoidal", "learned") for part in (model.encoder, model.decoder)]  # type: ignore[union-attr]
+    max_source, max_target = (MAX_POSITIONS - 1 if each else None for each in has_table)
+    return CTranslate2Engine(folder, (source.vocabulary, target.vocabulary), device, threads, max_source, max_target)

@@ -23,7 +23,7 @@ from torch.export import Dim, export
 
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoder
-from seq2attn.engines.onnx.engine import NEXT, SHARED, STATE, quiet
+from seq2attn.inference.engines.onnx_engine import NEXT, SHARED, STATE, quiet
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.decoding_state import map_tensors, repeat_rows, tensors_of
 from seq2attn.tokenizers.vocabulary import BOS, UNK

@@ -12,18 +12,17 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, TypeAdapter
 
-import seq2attn
 from seq2attn.data.inspection import DataReport
 from seq2attn.data.readers import PlainTextConfig
-from seq2attn.engines.agreement import AgreementReport
-from seq2attn.engines.source_limit import max_source_length
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.agreement import AgreementReport
+from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.io.files import read_object, validate
 from seq2attn.io.tables import format_table
 from seq2attn.models.build import build_on_meta_device, count_parameters
+from seq2attn.version import __version__
 
-MODEL_CARD_FILE = "README.md"
 LICENSE_HINT = "license: apache-2.0"
 
 
@@ -66,8 +65,7 @@ def build_model_card(run: RunDirectory, dtype: str, agreement: AgreementReport, 
     return (
         f"---\n{yaml.safe_dump(head, sort_keys=False)}# {LICENSE_HINT}\n---\n\n# {run.folder.resolve().name}\n\n"
         f"A model for translation{' from {} to {}'.format(*languages) if languages else ''}, exported by seq2attn"
-        f" {seq2attn.__version__}.\n"
-        + "".join(f"\n## {name}\n\n{text.rstrip()}\n" for name, text in sections.items() if text)
+        f" {__version__}.\n" + "".join(f"\n## {name}\n\n{text.rstrip()}\n" for name, text in sections.items() if text)
     )
 
 

@@ -7,20 +7,19 @@ from pathlib import Path
 import torch
 
 from seq2attn.config.base import FieldError
-from seq2attn.engines.base import ExportTarget
-from seq2attn.engines.onnx.engine import (
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.export_target import ExportTarget
+from seq2attn.inference.engines.onnx_engine import (
     DTYPE_KEY,
     ENCODE_FILE,
     ENGINE_NAME,
     STEP_FILE,
     OnnxEngine,
-    OnnxModel,
     import_package,
+    load_onnx,
     quiet,
 )
-from seq2attn.errors import UserError
-from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.experiment.run_directory import RunDirectory
 
 QUANTIZED_OPERATORS = "MatMul", "Gather", "LSTM"
 """Linear layers, embeddings and LSTM encoders; ONNX Runtime has no fast int8 operator for others."""
@@ -40,7 +39,7 @@ class OnnxTarget(ExportTarget):
 
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write both graphs. Raises ConfigError for a component that cannot be exported."""
-        from seq2attn.engines.onnx.graphs import build_graphs
+        from seq2attn.export.onnx_graphs import build_graphs
 
         model, _, _ = run.load_model()
         paths = {"encoder": folder / ENCODE_FILE, "decoder": folder / STEP_FILE}
@@ -58,9 +57,7 @@ class OnnxTarget(ExportTarget):
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> OnnxEngine:
         """The engine of an exported model. Raises UserError for another device than the CPU."""
-        if device.type != "cpu":
-            raise UserError(f"the engine {ENGINE_NAME} runs on the CPU only; give --device cpu")
-        return OnnxEngine(OnnxModel(folder))
+        return load_onnx(run, folder, device)
 
 
 def quantize(path: Path) -> None:

@@ -23,9 +23,10 @@ from torch import Tensor
 
 from seq2attn.config.base import FieldError
 from seq2attn.data.collate import collate, collate_source
-from seq2attn.engines.base import EngineError
-from seq2attn.engines.native import NativeEngine
 from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.base import EngineError
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.decoding_state import (
     SharedState,
@@ -203,3 +204,10 @@ class OnnxEngine(NativeEngine):
     def description(self) -> str:
         """Name and precision, for reports."""
         return f"{ENGINE_NAME} {self.model.step_graph.metadata.get(DTYPE_KEY, 'float32')}"
+
+
+def load_onnx(run: RunDirectory, folder: Path, device: torch.device) -> OnnxEngine:
+    """The engine of an exported model. Raises UserError for another device than the CPU."""
+    if device.type != "cpu":
+        raise UserError(f"the engine {ENGINE_NAME} runs on the CPU only; give --device cpu")
+    return OnnxEngine(OnnxModel(folder))

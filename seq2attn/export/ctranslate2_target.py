@@ -14,18 +14,22 @@ from seq2attn.attention.relative_positions import RelativePositionScore
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig, TransformerDecoderLayer
 from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig
-from seq2attn.engines.base import ExportTarget, no_option, unsupported_parts
-from seq2attn.engines.ctranslate2.engine import ENGINE_NAME, CTranslate2Engine, import_ctranslate2
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.export_target import ExportTarget, no_option, unsupported_parts
+from seq2attn.inference.engines.ctranslate2_engine import (
+    ENGINE_NAME,
+    MAX_POSITIONS,
+    CTranslate2Engine,
+    import_ctranslate2,
+    load_ctranslate2,
+)
 from seq2attn.models import ModelConfig, Seq2Seq
 from seq2attn.nn.layers import GatedFeedForward, LearnedPositionEmbedding, SinusoidalPositionEncoding
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Spec: TypeAlias = Any
 """A part of `ctranslate2.specs`, which has no types."""
-MAX_POSITIONS = 2048
-"""Maximum tokens of a sentence with positions from a table; a shorter table repeats its last row."""
 
 
 def build_spec(config: ModelConfig, model: Seq2Seq, vocabularies: Sequence[Vocabulary]) -> Spec:
@@ -173,13 +177,5 @@ class CTranslate2Target(ExportTarget):
         save_spec(build_spec(run.load_config().model, model, (source.vocabulary, target.vocabulary)), folder, dtype)
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> CTranslate2Engine:
-        """The engine of an exported model, with the number of threads of PyTorch."""
-        source, target = run.load_tokenizers()
-        threads = torch.get_num_threads() if device.type == "cpu" else 1
-        model = run.load_config().model
-        # Absolute positions of both kinds are exported as a table.
-        has_table = [part.position_encoding in ("sinusoidal", "learned") for part in (model.encoder, model.decoder)]  # type: ignore[union-attr]
-        max_source, max_target = (MAX_POSITIONS - 1 if each else None for each in has_table)
-        return CTranslate2Engine(
-            folder, (source.vocabulary, target.vocabulary), device, threads, max_source, max_target
-        )
+        """The engine of an exported model."""
+        return load_ctranslate2(run, folder, device)

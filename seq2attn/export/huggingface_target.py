@@ -16,11 +16,12 @@ from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
-from seq2attn.engines.base import ExportTarget, no_option, unsupported_parts
-from seq2attn.engines.source_limit import max_source_length
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.export.export_target import ExportTarget, no_option, unsupported_parts
+from seq2attn.export.tokenizer_export import EXPORTED_KINDS, check_exported_tokenizer, export_tokenizers, usage_code
+from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.io.files import write_json
 from seq2attn.io.hf_folder import CONFIG_FILE, WEIGHTS_FILE
 from seq2attn.io.weights import unique_state_dict, write_safetensors
@@ -28,7 +29,6 @@ from seq2attn.models import ModelConfig, Seq2Seq
 from seq2attn.pretrained.bart import BART_NAMES, POSITIONS
 from seq2attn.pretrained.family import GENERATION_FILE
 from seq2attn.pretrained.hf_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET
-from seq2attn.pretrained.tokenizer_export import EXPORTED_KINDS, check_exported_tokenizer, export_tokenizers, usage_code
 from seq2attn.pretrained.transformers_engine import TransformersEngine
 from seq2attn.search.search_config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer

@@ -10,8 +10,8 @@ from itertools import chain, zip_longest
 import numpy as np
 import torch
 
-from seq2attn.engines.base import Engine
 from seq2attn.errors import UserError
+from seq2attn.inference.engines.base import Engine
 from seq2attn.io.tables import format_table
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import NOT_FINITE, Hypothesis, TokenIds

@@ -1,1 +1,0 @@
-"""ONNX Runtime as an engine: any model as two ONNX graphs, with float32 or int8 weights."""

@@ -1,0 +1,1 @@
+"""Export of runs: one registry of formats, their checks, and model cards."""

@@ -1,0 +1,22 @@
+"""The formats that a run can be exported to."""
+
+from __future__ import annotations
+
+from seq2attn.errors import UserError
+from seq2attn.export.ctranslate2_target import CTranslate2Target
+from seq2attn.export.export_target import ExportTarget
+from seq2attn.export.huggingface_target import HuggingFaceTarget
+from seq2attn.export.onnx_target import OnnxTarget
+from seq2attn.export.peft_target import PeftTarget
+
+TARGETS: dict[str, ExportTarget] = {
+    target.name: target for target in (CTranslate2Target(), OnnxTarget(), HuggingFaceTarget(), PeftTarget())
+}
+"""Targets by name: the engines, and those for Hugging Face's packages. `cli/export.py` lists the names again."""
+
+
+def get_target(name: str) -> ExportTarget:
+    """The target of this name. Raises UserError when there is none."""
+    if name not in TARGETS:
+        raise UserError(f"--to {name}: there is no such format; known: {', '.join(TARGETS)}")
+    return TARGETS[name]
