@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from seq2attn.attention.align_functions import AlignmentFunction, GlobalAlignment
 from seq2attn.attention.base import NO_STATE, AttentionComponent, AttentionState, QueryInfo
 from seq2attn.attention.scores import DotScore, ScoreFunction, repeat_kv, split_heads, width_per_head
+from seq2attn.nn.kernels.linear import Linear
+from seq2attn.nn.kernels.varlen import varlen_attention
 from seq2attn.nn.layers import Dropout
-from seq2attn.nn.linear import Linear
-from seq2attn.nn.varlen import SequenceLayout, varlen_attention
+from seq2attn.nn.packing import SequenceLayout
 
 UNFUSED_MAX_SCORES = 64 * 64
 """Queries times keys of a sentence up to which training on a CPU is faster without the fused kernel."""

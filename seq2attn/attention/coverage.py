@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.scores import AdditiveScore, check_heads
 from seq2attn.config.base import Config
-from seq2attn.nn.linear import Linear
+from seq2attn.nn.kernels.linear import Linear
 
 MIN_FERTILITY = 1e-6
 """Minimum fertility: sigmoid can round to 0, and 0 / 0 is NaN."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.scores import ScoreFunction
 from seq2attn.config.base import Config
-from seq2attn.nn.linear import Linear
+from seq2attn.nn.kernels.linear import Linear
 
 
 class PositionScore(ScoreFunction):

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention.additive_kernel import additive_scores
 from seq2attn.attention.base import AttentionComponent, QueryInfo
 from seq2attn.config.base import Config, FieldError
-from seq2attn.nn.linear import Linear
+from seq2attn.nn.kernels.additive import additive_scores
+from seq2attn.nn.kernels.linear import Linear
 
 
 class ScoreFunction(AttentionComponent, ABC):

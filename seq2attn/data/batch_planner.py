@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import DataError
-from seq2attn.nn.linear import ROW_MULTIPLE
+from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 
 MIN_FILL = 0.7
 """Fill of a batch from which on a longer pair starts a new one: less padding, a few batches more."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2attn.data.corpus import Corpus, Sentences, TokenIds
-from seq2attn.nn.varlen import SequenceLayout
+from seq2attn.nn.packing import SequenceLayout
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 IGNORE_INDEX = -100

@@ -20,8 +20,8 @@ from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.convolutional import SQRT_HALF, ConvolutionalConfig
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.kernels.linear import Linear
 from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding
-from seq2attn.nn.linear import Linear
 
 
 @dataclass(frozen=True)

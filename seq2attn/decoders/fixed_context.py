@@ -12,12 +12,13 @@ from torch import Tensor
 
 from seq2attn.attention.attention import Memories, Memory
 from seq2attn.decoders.base import Decoder, DecoderOutput
+from seq2attn.decoders.bridge import Bridge, RecurrentDecoderBaseConfig
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.kernels.linear import Linear
+from seq2attn.nn.kernels.rnn_cells import RNNState
 from seq2attn.nn.layers import Dropout
-from seq2attn.nn.linear import Linear
-from seq2attn.nn.rnn.cells import RNNState
-from seq2attn.nn.rnn.stacked import Bridge, RecurrentDecoderBaseConfig, TorchRNN
+from seq2attn.nn.stacked_rnn import TorchRNN
 
 
 class FixedContextDecoder(Decoder[RNNState]):

@@ -20,19 +20,14 @@ from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState
 from seq2attn.config.base import Config, FieldError
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
+from seq2attn.decoders.bridge import Bridge, RecurrentDecoderBaseConfig
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.kernels.linear import Linear
+from seq2attn.nn.kernels.rnn_cells import DeferredLinear, RNNState
 from seq2attn.nn.layers import Dropout
-from seq2attn.nn.linear import Linear, is_grad_recording
-from seq2attn.nn.rnn.cells import DeferredLinear, RNNState
-from seq2attn.nn.rnn.stacked import (
-    Bridge,
-    InputFedRNN,
-    RecurrentDecoderBaseConfig,
-    TorchRNN,
-    stack_layer_states,
-    unstack_layer_states,
-)
+from seq2attn.nn.precision import is_grad_recording
+from seq2attn.nn.stacked_rnn import InputFedRNN, TorchRNN, stack_layer_states, unstack_layer_states
 
 
 def _check_context(context: tuple[str, ...]) -> list[FieldError]:

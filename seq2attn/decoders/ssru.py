@@ -13,8 +13,8 @@ from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.decoders.transformer import CrossAttentionLayer, TransformerDecoder
 from seq2attn.encoders.base import Encoder
 from seq2attn.encoders.transformer import TransformerLayersConfig
-from seq2attn.nn.rnn.ssru import SSRU
-from seq2attn.nn.varlen import SequenceLayout
+from seq2attn.nn.kernels.ssru import SSRU
+from seq2attn.nn.packing import SequenceLayout
 
 
 @dataclass(frozen=True)

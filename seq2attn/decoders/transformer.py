@@ -19,7 +19,7 @@ from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout, LayerDrop
-from seq2attn.nn.varlen import SequenceLayout
+from seq2attn.nn.packing import SequenceLayout
 
 
 @dataclass(frozen=True)

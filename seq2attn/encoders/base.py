@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from seq2attn.nn.varlen import SequenceLayout
+from seq2attn.nn.packing import SequenceLayout
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from seq2attn.config.base import Config, FieldError, NumLayers
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.kernels.linear import Linear
 from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding
-from seq2attn.nn.linear import Linear
 
 SQRT_HALF = 0.5**0.5
 """Factor of the sum of two terms that keeps their variance (Gehring et al. 2017, section 3.4)."""

@@ -12,8 +12,8 @@ from seq2attn.config.base import Config, FieldError, NumLayers
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout
-from seq2attn.nn.linear import is_grad_recording
-from seq2attn.nn.rnn.packed import run_packed, run_rnn
+from seq2attn.nn.packed_rnn import run_packed, run_rnn
+from seq2attn.nn.precision import is_grad_recording
 
 
 class RecurrentEncoder(Encoder):

@@ -26,7 +26,7 @@ from seq2attn.nn.layers import (
     ResidualConnection,
     SinusoidalPositionEncoding,
 )
-from seq2attn.nn.varlen import SequenceLayout
+from seq2attn.nn.packing import SequenceLayout
 
 GATED_ACTIVATIONS: dict[str, Activation] = {"swiglu": "silu", "geglu_tanh": "gelu_tanh"}
 DEFAULT_WAVELENGTHS, DEFAULT_MAX_POSITIONS, DEFAULT_NUM_BUCKETS = "tensor2tensor", 1024, 32

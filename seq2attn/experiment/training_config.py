@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, Posit
 from seq2attn.config.base import Config, FieldError, FieldErrors, RunPath
 from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
+from seq2attn.losses.scheduled_sampling import ScheduledSamplingConfig
 from seq2attn.optim.lr_schedules import CosineScheduleConfig, InverseSquareRootScheduleConfig, LRScheduleConfig
 from seq2attn.optim.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.search.search_config import MAX_BEAM_SIZE
@@ -67,23 +68,6 @@ class BatchConfig(Config):
         """The tokens of a batch, after `auto` and `fit` are resolved."""
         assert isinstance(self.tokens, int), "replaced by a number before training"
         return self.tokens
-
-
-class ScheduledSamplingConfig(Config):
-    """Scheduled sampling: a share of the decoder's inputs are predictions of the model (Bengio et al. 2015).
-
-    A first pass with the reference as input predicts all tokens at once, in training with dropout, and a second one is
-    trained (Mihaylova and Martins 2019); so it suits any decoder.
-    """
-
-    max_probability: float = Field(0.25, gt=0, le=1)
-    """Largest probability that a token is a prediction."""
-    warmup_updates: NonNegativeInt = 4000
-    """Updates in which the probability grows from 0 to its maximum, linearly."""
-
-    def probability(self, update: int) -> float:
-        """The probability at an update, counted from 1."""
-        return self.max_probability * min(1.0, update / max(self.warmup_updates, 1))
 
 
 class MinimumRiskConfig(Config):

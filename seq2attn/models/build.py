@@ -27,7 +27,7 @@ from seq2attn.io.weights import (
 from seq2attn.models.model_config import EmbeddingsConfig, ModelConfig
 from seq2attn.models.seq2seq import Seq2Seq, TokenEmbedding
 from seq2attn.nn.initialization import SkipInit, initialize_parameters
-from seq2attn.nn.linear import Linear
+from seq2attn.nn.kernels.linear import Linear
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import BOS, Vocabulary, check_same
 

@@ -10,6 +10,7 @@ from pydantic import Field, PositiveInt, model_validator
 from seq2attn.attention.scores import CosineScoreConfig, DotScoreConfig, GeneralScoreConfig, MultiHeadScoreConfig
 from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
 from seq2attn.decoders import AttentionDecoderConfig, DecoderConfig
+from seq2attn.decoders.bridge import RecurrentDecoderBaseConfig
 from seq2attn.decoders.ssru import SSRUDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders import EncoderConfig
@@ -17,7 +18,6 @@ from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.encoders.convolutional import ConvolutionalEncoderConfig
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.encoders.transformer import TransformerConfig, TransformerEncoderConfig
-from seq2attn.nn.rnn.stacked import RecurrentDecoderBaseConfig
 
 
 def _check_vectors(tie: str, source_vectors: Path | None, target_vectors: Path | None) -> list[FieldError]:

@@ -19,7 +19,7 @@ from seq2attn.encoders.base import Encoder
 from seq2attn.errors import UserError
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout
-from seq2attn.nn.varlen import SequenceLayout
+from seq2attn.nn.packing import SequenceLayout
 
 IdPairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
 """Token ids of source and target of several pairs, without EOS."""

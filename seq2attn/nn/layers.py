@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seq2attn.nn.linear import Linear, linear_gradients, onednn_linear, prefers_onednn
+from seq2attn.nn.kernels.linear import Linear, linear_gradients, onednn_linear, prefers_onednn
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 """ReLU, GELU (Hendrycks and Gimpel 2016), its approximation by tanh, and SiLU, also called Swish."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from seq2attn.nn.linear import autocast_dtype
+from seq2attn.nn.precision import autocast_dtype
 
 ORIGINAL = ".parametrizations.weight.original"
 

@@ -19,7 +19,7 @@ from seq2attn.errors import UserError
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import LossOutput, LossSums, TrainingLoss
 from seq2attn.nn.device import is_oom_error
-from seq2attn.nn.linear import autocast
+from seq2attn.nn.precision import autocast
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.metrics_logger import MetricsLogger, format_all_lines, format_few_lines
 

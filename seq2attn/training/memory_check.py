@@ -18,7 +18,7 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import TrainingLoss
-from seq2attn.nn.linear import autocast
+from seq2attn.nn.precision import autocast
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.gradient_accumulation import (

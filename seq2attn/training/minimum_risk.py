@@ -18,10 +18,11 @@ from seq2attn.data.prepare import PreparedData
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import MinimumRiskConfig
-from seq2attn.losses.training_loss import LossOutput, TrainingLoss, label_log_probs
+from seq2attn.losses.training_loss import LossOutput, TrainingLoss
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.decoding_state import select_rows
+from seq2attn.nn.kernels.cross_entropy import label_log_probs
 from seq2attn.search.search_config import LengthsConfig, SampleConfig
 from seq2attn.search.strategies import NEG_INF
 from seq2attn.search.translate_ids import TokenIds, default_batch_tokens, translate_ids

@@ -21,7 +21,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.metrics.sacrebleu_metrics import MetricName
-from seq2attn.nn.linear import autocast
+from seq2attn.nn.precision import autocast
 from seq2attn.search.search_config import resolve_search
 from seq2attn.training.distributed import DistributedContext
 

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.attention.additive_kernel import additive_scores
 from seq2attn.attention.attention import attend_in_groups
 from seq2attn.attention.entmax import masked_entmax
-from seq2attn.losses.training_loss import linear_cross_entropy
-from seq2attn.nn.rnn.cells import FUSED_CELLS
-from seq2attn.nn.rnn.packed import run_rnn
-from seq2attn.nn.varlen import SequenceLayout, varlen_attention
+from seq2attn.nn.kernels.additive import additive_scores
+from seq2attn.nn.kernels.cross_entropy import linear_cross_entropy
+from seq2attn.nn.kernels.rnn_cells import FUSED_CELLS
+from seq2attn.nn.kernels.varlen import varlen_attention
+from seq2attn.nn.packed_rnn import run_rnn
+from seq2attn.nn.packing import SequenceLayout
 from tests.cuda import BFLOAT16, DEVICE, FLOAT32, MARKS, exact
 from tests.laws.parts import rand
 

@@ -15,7 +15,7 @@ from seq2attn.diagnostics.checks import max_abs_difference
 from seq2attn.diagnostics.run_checks import CHECKS, load_subject, run_checks
 from seq2attn.encoders.transformer import TransformerEncoder
 from seq2attn.inference.engines.source_limit import max_source_length
-from seq2attn.nn.linear import PrepackedLinear
+from seq2attn.nn.kernels.linear import PrepackedLinear
 from seq2attn.search import strategies, translate_ids
 from tests.diagnostics.runs import FAMILIES, make_run
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 import seq2attn
+from seq2attn.decoders.bridge import RecurrentDecoderBaseConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoder
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
-from seq2attn.nn.rnn.stacked import RecurrentDecoderBaseConfig
 from seq2attn.training.trainer import derive_seed
 
 UPDATES = {derive_seed(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}

@@ -12,7 +12,8 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.models.model_config import ModelConfig
-from seq2attn.nn.varlen import SequenceLayout, varlen_attention
+from seq2attn.nn.kernels.varlen import varlen_attention
+from seq2attn.nn.packing import SequenceLayout
 from tests.laws import parts
 from tests.laws.small import assert_near, content, last_weights, log_of, metrics, trained
 

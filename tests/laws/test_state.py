@@ -16,7 +16,7 @@ from seq2attn.nn.decoding_state import (
     select_sentences,
     with_fixed_capacity,
 )
-from seq2attn.nn.linear import prepack_linears
+from seq2attn.nn.kernels.linear import prepack_linears
 from seq2attn.search import captured_step
 from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.length_penalty import LengthLimits

@@ -8,10 +8,11 @@ import torch
 
 from seq2attn.data.collate import collate
 from seq2attn.encoders.transformer import TransformerEncoderConfig
-from seq2attn.experiment.training_config import ScheduledSamplingConfig
-from seq2attn.losses.training_loss import TrainingLoss, symmetric_kl
+from seq2attn.losses.scheduled_sampling import ScheduledSamplingConfig
+from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.models.seq2seq import TokenEmbedding
+from seq2attn.nn.kernels.cross_entropy import symmetric_kl
 from seq2attn.tokenizers.vocabulary import BOS
 from tests.laws.parts import EVERY_DECODER, calm, model
 from tests.laws.small import BPE_DROPOUT, MODELS, assert_exact_resume

@@ -24,7 +24,7 @@ from seq2attn.inference.engines.onnx_engine import load_onnx
 from seq2attn.io.files import FORMAT_VERSION, check_format, check_not_working_dir, read_object, sha256_of, write_json
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.device import resolve_device
-from seq2attn.nn.linear import prepack_linears
+from seq2attn.nn.kernels.linear import prepack_linears
 from seq2attn.tokenizers.base import Tokenizer
 
 MANIFEST_FILE, MODEL_CARD_FILE = "manifest.json", "README.md"

@@ -9,7 +9,7 @@ import torch
 
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.nn.linear import autocast
+from seq2attn.nn.precision import autocast
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, SearchModel, TokenIds, translate_ids
 

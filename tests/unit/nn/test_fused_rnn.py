@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from seq2attn.attention import additive_kernel
-from seq2attn.nn.rnn.cells import FUSED_CELLS, DeferredLinear
-from seq2attn.nn.rnn.packed import run_packed
-from seq2attn.nn.rnn.stacked import FusedSteps, InputFedRNN, ReferenceSteps, stack_layer_states, unstack_layer_states
+from seq2attn.nn.kernels import additive as additive_kernel
+from seq2attn.nn.kernels.rnn_cells import FUSED_CELLS, DeferredLinear
+from seq2attn.nn.packed_rnn import run_packed
+from seq2attn.nn.stacked_rnn import FusedSteps, InputFedRNN, ReferenceSteps, stack_layer_states, unstack_layer_states
 from tests.laws.parts import rand
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}

@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.nn.layers import FeedForward, linear_relu
-from seq2attn.nn.linear import (
+from seq2attn.nn.kernels.linear import (
     HAS_ONEDNN,
     MIN_ROWS,
     MIN_TOTAL_ROWS,
@@ -19,6 +18,7 @@ from seq2attn.nn.linear import (
     prefers_onednn,
     prepack_linears,
 )
+from seq2attn.nn.layers import FeedForward, linear_relu
 from tests.laws.parts import WORDS, model
 
 NEAR = {"rtol": 1e-4, "atol": 1e-4}

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from seq2attn.decoders.bridge import Bridge
 from seq2attn.decoders.fixed_context import FixedContextDecoder, FixedContextDecoderConfig
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
-from seq2attn.nn.rnn.stacked import Bridge, InputFedRNN, stack_layer_states, unstack_layer_states
+from seq2attn.nn.stacked_rnn import InputFedRNN, stack_layer_states, unstack_layer_states
 from tests.laws.parts import OWN_EMBEDDINGS, PAIRS, model, rand, shuffled
 
 TOKEN, FEED, DIM, STEPS, ROWS = 5, 4, 6, 7, 3

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from seq2attn.encoders.base import EncoderOutput
-from seq2attn.nn.rnn.ssru import SSRU, ssru_recurrence
+from seq2attn.nn.kernels.ssru import SSRU, ssru_recurrence
 from tests.laws.parts import WIDTH, model, rand, shuffled
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seq2attn.losses.training_loss import linear_cross_entropy, symmetric_kl
+from seq2attn.nn.kernels.cross_entropy import linear_cross_entropy, symmetric_kl
 from seq2attn.training import loss as loss_module
 
 ROWS, DIM, WORDS = 13, 4, 7

@@ -9,45 +9,14 @@ from collections.abc import Iterable
 from typing import cast
 
 import torch
-from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.config.base import Config, NumLayers
 from seq2attn.nn.initialization import init_gates, initialize_parameters, open_forget_gate
+from seq2attn.nn.kernels.linear import Linear
+from seq2attn.nn.kernels.rnn_cells import FUSED_CELLS, CellType, RNNState, gru_cell, lstm_cell
 from seq2attn.nn.layers import Dropout
-from seq2attn.nn.linear import Linear, is_grad_recording
-from seq2attn.nn.rnn.cells import FUSED_CELLS, CellType, RNNState, gru_cell, lstm_cell
-from seq2attn.nn.rnn.packed import run_rnn
-
-
-class RecurrentDecoderBaseConfig(Config):
-    """Settings that all recurrent decoders share."""
-
-    cell: CellType = "gru"
-    """Type of the RNN cells."""
-    dim: PositiveInt = 512
-    """Width of the RNN and of the input of the output projection."""
-    layers: NumLayers = 1
-    """Number of layers."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout between layers and before the output projection."""
-
-
-class Bridge(nn.Module):
-    """The decoder's initial state from the encoder's final state: s_0 = tanh(W h), Bahdanau et al. 2015, A.2.2."""
-
-    def __init__(self, cell: CellType, final_dim: int, dim: int, layers: int) -> None:
-        super().__init__()
-        self.projections = nn.ModuleList(nn.Linear(final_dim, layers * dim) for _ in range(1 if cell == "gru" else 2))
-        self.layers = layers
-
-    def forward(self, final: tuple[Tensor, ...]) -> RNNState:
-        """Each [B, encoder layers, F], of which the top layer is used -> each [B, L, D]"""
-        tops = [final[min(i, len(final) - 1)][:, -1] for i in range(len(self.projections))]
-        return tuple(
-            torch.tanh(projection(top)).unflatten(-1, (self.layers, -1))
-            for projection, top in zip(self.projections, tops, strict=True)
-        )
+from seq2attn.nn.packed_rnn import run_rnn
+from seq2attn.nn.precision import is_grad_recording
 
 
 class TorchRNN(nn.Module):

@@ -8,7 +8,6 @@ Shapes: M rows, I inputs, O outputs.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -24,26 +23,6 @@ SEARCH_ROWS = 8
 """Rows that a weight is prepacked for in a search: about those of one sentence."""
 MIN_TOTAL_ROWS = 512
 """Minimum rows of all products with a weight that is prepacked once for them."""
-
-
-def is_grad_recording() -> bool:
-    """True if gradients are recorded, by autograd and not by the compiler, which needs the plain formula."""
-    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """Autocast to bfloat16 for `training.precision: bfloat16`, and for `auto` on a GPU that supports it."""
-    if precision == "auto":
-        enabled = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        enabled = precision == "bfloat16"
-    return torch.autocast(device.type, dtype=torch.bfloat16) if enabled else nullcontext()
-
-
-def autocast_dtype(device: torch.device) -> torch.dtype | None:
-    """Dtype of products within autocast; None outside it, and on the meta device, which has none."""
-    kind = device.type
-    return torch.get_autocast_dtype(kind) if kind != "meta" and torch.is_autocast_enabled(kind) else None
 
 
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and all(

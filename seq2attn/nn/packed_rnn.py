@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from seq2attn.nn.linear import autocast_dtype, linear
-from seq2attn.nn.rnn.cells import FUSED_CELLS, CellType, RNNState
+from seq2attn.nn.kernels.linear import linear
+from seq2attn.nn.kernels.rnn_cells import FUSED_CELLS, CellType, RNNState
+from seq2attn.nn.precision import autocast_dtype
 
 Inputs = TypeVar("Inputs", Tensor, PackedSequence)
 

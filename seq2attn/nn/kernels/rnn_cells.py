@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seq2attn.nn.linear import PrepackedWeight, autocast_dtype
+from seq2attn.nn.kernels.linear import PrepackedWeight
+from seq2attn.nn.precision import autocast_dtype
 
 RNNState = tuple[Tensor, ...]
 """(h,) of a GRU or (h, c) of an LSTM, each [N, D]"""

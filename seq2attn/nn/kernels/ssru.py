@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, library, nn
 from torch.autograd.function import once_differentiable
 
-from seq2attn.nn.linear import Linear
-from seq2attn.nn.varlen import SequenceLayout
+from seq2attn.nn.kernels.linear import Linear
+from seq2attn.nn.packing import SequenceLayout
 
 
 class SSRU(nn.Module):

@@ -1,0 +1,1 @@
+"""Fast kernels: products, recurrent steps, attention and cross-entropy, each with a plain reference."""
