@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from warnings import warn
 
 from seq2attn.data.inspection import (
     MAX_UNKNOWN_SHARE,
@@ -108,3 +109,9 @@ def enumerate_lines(lines: Sequence[int]) -> str:
     more = len(lines) - MAX_EXAMPLES
     numbers = ", ".join(f"{line:,}" for line in lines[:MAX_EXAMPLES])
     return f"{'lines' if len(lines) > 1 else 'line'} {numbers}" + (f" and {more:,} more" if more > 0 else "")
+
+
+def warn_at_caller(checker: InputChecker) -> None:
+    """Warn of inputs and of translations that are not finite, at the caller of the public method."""
+    for message in (*checker.warnings(), *not_finite_errors(checker.not_finite)):
+        warn(message, InputWarning, stacklevel=3)

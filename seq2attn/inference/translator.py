@@ -9,7 +9,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeAlias, overload
-from warnings import warn
 
 from seq2attn.data.inspection import CorpusReport, DataReport
 from seq2attn.experiment.run_directory import RunDirectory
@@ -18,7 +17,7 @@ from seq2attn.inference.engines.exported import RunEngine
 from seq2attn.inference.engines.native import NativeEngine, SearchPrecision
 from seq2attn.inference.engines.source_limit import SourceLimit, model_source_limit
 from seq2attn.inference.glossary import Glossary
-from seq2attn.inference.input_checks import InputChecker, InputWarning, not_finite_errors
+from seq2attn.inference.input_checks import InputChecker, warn_at_caller
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.inference.reranking import Reranker, rerank
 from seq2attn.inference.source_line import (
@@ -211,7 +210,7 @@ class Translator:
                 checker=checker,
             )
         )
-        _warn(checker)
+        warn_at_caller(checker)
         return translations[0] if isinstance(lines, str) else translations
 
     def translate_iterable(
@@ -258,7 +257,7 @@ class Translator:
                     translation = replace(translation, attention_weights=weights)
                 yield translation
         if checker is None:
-            _warn(checks)
+            warn_at_caller(checks)
 
     def encode(self, line: str, lengths: LengthsConfig) -> SourceLine:
         """The line as token ids, split or truncated if it has more than the model or its engine takes."""
@@ -314,9 +313,3 @@ class Translator:
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         return AttentionWeights.compute(self.model, (self.source, self.target), source, target)
-
-
-def _warn(checker: InputChecker) -> None:
-    """Warnings with the place of the caller's caller."""
-    for message in (*checker.warnings(), *not_finite_errors(checker.not_finite)):
-        warn(message, InputWarning, stacklevel=3)

@@ -20,48 +20,30 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
 LAYERS = """
-    errors
+    errors  version
     io
-    config
-    nn
-    tokenizers
-    data
-    attention
-    encoders
+    config  nn
+    tokenizers  attention
+    data  encoders  metrics
     decoders
     models
-    search
-    evaluation.translation_metric
-    evaluation.metrics  evaluation.error_rate  evaluation.paper_bleu
-    evaluation.config  training.guided_alignment  training.optimizers  training.lr_schedules
-    training.config
+    search  losses  optim  visualization
     experiment
-    run_directory
-    visualization
-    engines
-    pretrained
     inference
-    evaluation
-    training
-    alignment
-    sweep
-    reproduction
-    diagnostics
+    training  pretrained  evaluation
+    export  sweep  diagnostics
     cli
     __main__
 """
-"""Packages, lowest first: a package imports from the lines above its own, and from itself. Of `evaluation.metrics` and
-`evaluation`, the longer name is the one that counts."""
+"""Packages, lowest first: a package imports from the lines above its own, and from itself."""
 
 LAYER = {f"seq2attn.{part}": row for row, line in enumerate(LAYERS.split("\n")) for part in line.split()}
 HEAVY = {"torch", "numpy", "rich", "sacrebleu", "sentencepiece", "torchtext", "matplotlib", "transformers"}
 
 
 def part_of(module: str) -> str:
-    """The part of `LAYERS` that a module belongs to."""
-    names = module.split(".")
-    prefixes = [".".join(names[:n]) for n in range(len(names), 0, -1)]
-    return next((prefix for prefix in prefixes if prefix in LAYER), module)
+    """The package, or the module at the top, that a module belongs to."""
+    return ".".join(module.split(".")[:2])
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
