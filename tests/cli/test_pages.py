@@ -279,3 +279,15 @@ def test_pages_name_all_pages_checks_and_public_names_and_existing_files(request
 
 def test_the_minimal_program_is_short() -> None:
     assert len(text("scripts/minimal.py").splitlines()) <= 150
+
+
+def test_the_sentence_of_the_pictures_is_not_in_training() -> None:
+    """It is one of the test set."""
+    source, target = (
+        re.findall(rf'^{name}="(.*)"$', text("scripts/attention.sh"), re.M)[0] for name in ("sentence", "reference")
+    )
+    pairs = zip(*(text(f"data/phrasebook/test.{side}").splitlines() for side in ("de", "en")), strict=True)
+    assert (source, target) in pairs
+    page = text("docs/attention.md")
+    assert set(re.findall(r'^seq2attn translate \S+ "(.*?)"', page, re.M)) == {source}
+    assert target in page

@@ -1,1 +1,0 @@
-"""A small grammar of German and English that writes sentence pairs, one meaning at a time."""
