@@ -50,7 +50,10 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-@pytest.mark.parametrize(("test", "option"), [("bootstrap", "--paired-bs"), ("randomization", "--paired-ar")])
+@pytest.mark.parametrize(
+    ("test", "option"),
+    [("bootstrap", "--paired-bs"), pytest.param("randomization", "--paired-ar", marks=pytest.mark.slow)],
+)
 def test_significance_is_that_of_sacrebleus_command(folder: Path, toy: Toy, test: str, option: str) -> None:
     found = compared(folder, "--test", test)["sets"][1]
     files = [f"{name}/evaluation/mixed.txt" for name in RUNS]

@@ -35,6 +35,7 @@ def make_adapter(folder: Path, model: str) -> None:
     safetensors.torch.save_file(tensors, folder / "adapter_model.safetensors")
 
 
+@pytest.mark.slow
 def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, tmp_path: Path) -> None:
     """The commands of docs/pretrained.md, and others."""
     page = (ROOT / "docs" / "pretrained.md").read_text(encoding="utf-8")
@@ -109,6 +110,7 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     assert "runs/de-en: exists; give another directory" in invoke("import", marian, "runs/de-en", code=2).err
 
 
+@pytest.mark.slow
 def test_files_of_marian_itself_are_imported(invoke: Invoke, tmp_path: Path) -> None:
     """The command of docs/pretrained.md."""
     model = make_marian(tmp_path / "hf", encoder_attention_heads=4, decoder_ffn_dim=32)

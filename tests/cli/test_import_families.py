@@ -26,6 +26,7 @@ training:
 """
 
 
+@pytest.mark.slow
 def test_a_multilingual_model_translates_into_each_of_its_languages(invoke: Invoke, tmp_path: Path) -> None:
     """The commands of docs/pretrained.md, and others."""
     make_m2m100(tmp_path / "nllb-200-distilled-600M", nllb=True)
@@ -143,6 +144,8 @@ def test_the_commands_of_the_page_about_t5_run(invoke: Invoke, tmp_path: Path) -
 
 
 def test_another_text_with_the_search_of_the_task(t5: Path, invoke: Invoke, tmp_path: Path) -> None:
-    invoke("import", t5, "run", "--from", "de", "--to", "en", "--source-prefix", "Wo ist")
+    (tmp_path / "line").write_text(SOURCE[0], encoding="utf-8")
+    options = ("--from", "de", "--to", "en", "--source-prefix", "Wo ist", "--verify-with", "line")
+    invoke("import", t5, "run", *options)
     config = RunDirectory(tmp_path / "run").load_config()
     assert getattr(config.tokenizer.source, "prefix", None) == "Wo ist" and config.search.num_hypotheses == 3

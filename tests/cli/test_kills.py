@@ -86,7 +86,7 @@ def home(corpus):
 @pytest.mark.parametrize(
     ("name", "num_kills"),
     [
-        ("transformer, bpe-dropout, plateau", 3),
+        ("transformer, bpe-dropout, plateau", 1),
         *(pytest.param(name, 25, marks=pytest.mark.slow) for name in CASES if name.startswith(("recurrent", "hard"))),
     ],
 )
@@ -96,9 +96,9 @@ def test_a_training_killed_at_any_time_equals_an_uninterrupted_one(corpus, name,
     whole, parts, kills, rounds = home.run("whole"), home.run("parts"), 0, 0
     while kills < num_kills or rounds == 0:
         running = home.start("parts", "--resume-if-exists")
-        if kills % 3 == 2:
+        if kills % 3 == 0:
             running.until(is_saving(parts))
-        time.sleep(rng.random() * (0.6, 0.2, 0.003)[kills % 3])
+        time.sleep(rng.random() * (0.003, 0.6, 0.2)[kills % 3])
         running.send(signal.SIGKILL)
         if running.wait() == 0:  # it ended before
             assert_identical(whole, parts)
@@ -114,7 +114,8 @@ def test_a_training_killed_at_any_time_equals_an_uninterrupted_one(corpus, name,
             rounds += 1
 
 
-def test_signals_in_every_phase(home):
+@pytest.mark.parametrize("phases", ["some", pytest.param("all", marks=pytest.mark.slow)])
+def test_signals_in_every_phase(home, phases):
     home.options |= {"max_duration": ["40 updates"]}
     assert home.train("whole")[0] == 0
     run, codes = home.run("parts"), {}
@@ -129,20 +130,23 @@ def test_signals_in_every_phase(home):
     def size():
         return (run.folder / "metrics.jsonl").stat().st_size if (run.folder / "metrics.jsonl").is_file() else 0
 
-    end("starting", lambda: True)
-    end("preparing", lambda: (run.folder / "source").is_dir())
-    assert codes["starting"] in (-15, 143) and codes["preparing"] in (-15, 143)
+    if phases == "all":
+        end("starting", lambda: True)
+        end("preparing", lambda: (run.folder / "source").is_dir())
+        assert codes["starting"] in (-15, 143) and codes["preparing"] in (-15, 143)
     output = end("training", has_reported(run, 3))
     assert codes["training"] == 143
     assert "stopped by SIGTERM after update" in output and "Traceback" not in output
     assert output.rstrip().endswith(f"resume with: seq2attn train {home.folder / 'parts.yaml'} --resume")
-    end("between", None)
     end("saving", is_saving(run))
+    assert codes["saving"] == 143
+    if phases == "all":
+        end("between", None)
+        assert codes["between"] == 143
+        output = end("hung up", None, signal.SIGHUP)
+        assert codes["hung up"] == 129 and "stopped by SIGHUP after update" in output
     output = end("interrupted", None, signal.SIGINT)
-    assert {codes[phase] for phase in ("between", "saving")} == {143}
     assert codes["interrupted"] == 130 and "stopped by SIGINT after update" in output
-    output = end("hung up", None, signal.SIGHUP)
-    assert codes["hung up"] == 129 and "stopped by SIGHUP after update" in output
     assert_valid(run)
     assert home.train("parts", "--resume")[0] == 0
     assert_identical(home.run("whole"), run)
@@ -175,7 +179,8 @@ def test_a_second_signal_exits_at_once(corpus):
     assert not list_checkpoints(home.run("run").folder)
 
 
-@pytest.mark.parametrize("kind", ["pipe", pytest.param("terminal", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pipe", "terminal"])
 def test_a_closed_pipe_or_terminal_does_not_end_training(home, kind):
     read, write = os.pipe() if kind == "pipe" else pty.openpty()
     line = command("train", home.config("run", report_every=1))
@@ -222,7 +227,9 @@ def test_two_processes_stop_and_resume_together(home):
     assert_identical(home.run("whole"), home.run("parts"))
 
 
-@pytest.mark.parametrize("call", ["fsync", pytest.param("rename", marks=pytest.mark.slow), "space"])
+@pytest.mark.parametrize(
+    "call", ["fsync", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rename", "space"))]
+)
 def test_a_failing_disk_costs_no_checkpoint(home, call):
     assert home.train("whole")[0] == 0
     failures = 0
@@ -255,8 +262,6 @@ def test_a_second_training_in_one_folder_is_refused(corpus):
         assert f"process {running.process.pid} on " in output and "is at work in it" in output
     running.send(signal.SIGKILL)
     running.wait()
-    code, output = home.train("run", "--resume-if-exists", max_duration=["1 update"], validation=OFTEN["validation"])
-    assert code == 0, output
 
 
 def test_a_folder_that_cannot_be_created(home):

@@ -162,6 +162,7 @@ class TestOptions:
             assert mistake("average", toy.run, *options) == "error: give either --last N or --best N\n"
 
 
+@pytest.mark.slow
 def test_without_standard_input(toy: Toy, tmp_path: Path) -> None:
     done = run_process(tmp_path, ["sh", "-c", '"$@" <&-', "-", *command("translate", toy.run)])
     assert (done.code, done.err) == (2, "error: there is no standard input; give sentences or --input\n")

@@ -106,6 +106,7 @@ def test_a_synthetic_corpus_is_no_translation(home: Path) -> None:
     invoke_in(home, "translate", "run", "a few words", "-o", "corpus.txt", code=2)
 
 
+@pytest.mark.slow
 def test_a_shell_appends_to_standard_output(home: Path) -> None:
     command = [sys.executable, "-m", "seq2attn", "config", "schema", "-o", "/dev/stdout"]
     with (home / "appended").open("ab") as file:

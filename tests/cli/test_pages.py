@@ -24,11 +24,11 @@ LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "demo", "multi30k", "
 NOT_RUN = ("bash scripts/demo.sh", "bash scripts/test.sh", "pip install")  # the first in a test of its own
 NUM_UPDATES = {"docs/export.md": 500, "docs/training.md": 60}  # so that sentences do not end by chance, or never
 MODULES = ("my_scores.py", "my_decoders.py", "my_alignments.py", "mine.yaml")
-QUICK = ("README.md", "docs/alignment.md", "docs/extending.md", "docs/faq.md", "docs/index.md", "docs/python.md")
 SLOW = (
-    "docs/attention.md", "docs/bert.md", "docs/data.md", "docs/doctor.md", "docs/export.md", "docs/training.md",
-    "docs/translate.md",
+    "alignment", "attention", "bert", "data", "doctor", "export", "extending", "faq", "index", "python", "training",
+    "translate",
 )  # fmt: skip
+"""Pages of docs/ whose commands run in the slow tests only."""
 
 
 def text(page: str) -> str:
@@ -84,7 +84,9 @@ def run_all(listed: list[str], home: Path, updates: int = 4) -> dict[str, str]:
     return outputs
 
 
-@pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW)])
+@pytest.mark.parametrize(
+    "page", ["README.md", *(pytest.param(f"docs/{page}.md", marks=pytest.mark.slow) for page in SLOW)]
+)
 def test_the_commands_and_code_of_a_page_run(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,6 +34,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return folder, invoke_in(folder, "reproduce", "toy", "--jobs", "2")
 
 
+@pytest.mark.slow
 def test_the_models_of_all_seeds_translate_the_training_text_together(
     reproduced: tuple[Path, Done], invoke: Invoke, tmp_path: Path
 ) -> None:
@@ -46,6 +47,7 @@ def test_the_models_of_all_seeds_translate_the_training_text_together(
         assert (folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_students_are_trained_on_the_text_and_the_translations(reproduced: tuple[Path, Done]) -> None:
     folder, done = reproduced
     assert set(results(folder)) == {f"{trial}/seed-{n}" for trial in ("luong", "luong+distilled") for n in (1, 2)}
@@ -61,6 +63,7 @@ def test_students_are_trained_on_the_text_and_the_translations(reproduced: tuple
     assert f"translations of {folder / 'text/train.de'} by luong seed 1, luong seed 2\n" in done.err
 
 
+@pytest.mark.slow
 def test_another_ensemble_is_another_text(reproduced: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
     shutil.copytree(reproduced[0], tmp_path, dirs_exist_ok=True)
     before = results(tmp_path)
@@ -88,6 +91,7 @@ def test_without_a_teacher_there_are_no_students(invoke: Invoke, tmp_path: Path,
     assert not (tmp_path / "runs/sweep/distilled").exists()
 
 
+@pytest.mark.slow
 def test_the_failure_of_another_trial_leaves_the_students(
     reproduced: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None
 ) -> None:

@@ -21,6 +21,7 @@ from tests.laws.parts import (
     WORDS,
     calm,
     config,
+    covering,
     model,
     rand,
     sources,
@@ -31,7 +32,7 @@ from tests.laws.parts import (
 
 @pytest.mark.parametrize(
     ("decoder", "score", "align", "training"),
-    [(*parts, False) for parts in PLUGGED] + [(d, *STATEFUL[-1], True) for d in DECODERS],
+    covering([*((*parts, False) for parts in PLUGGED), *((decoder, *STATEFUL[-1], True) for decoder in DECODERS)]),
 )
 def test_decoding_in_parts_equals_decoding_at_once(decoder, score, align, training):
     net = model("gru", decoder, score, align)
@@ -55,10 +56,12 @@ def test_decoding_in_parts_equals_decoding_at_once(decoder, score, align, traini
 
 @pytest.mark.parametrize(
     ("encoder", "decoder", "score", "align"),
-    [
-        *[(*pair, "multi-head", "global") for pair in PAIRS],
-        *[("gru", *parts) for parts in PLUGGED if parts[1:] != ("multi-head", "global")],
-    ],
+    covering(
+        [
+            *[(*pair, "multi-head", "global") for pair in PAIRS],
+            *[("gru", *parts) for parts in PLUGGED if parts[1:] != ("multi-head", "global")],
+        ]
+    ),
 )
 def test_padding_does_not_matter(encoder, decoder, score, align):
     net, lengths = model(encoder, decoder, score, align), (5, 3, 1, 7)
@@ -70,7 +73,7 @@ def test_padding_does_not_matter(encoder, decoder, score, align):
         torch.testing.assert_close(batch[i : i + 1], net.decode(target[i : i + 1], state, memory).hidden)
 
 
-@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
+@pytest.mark.parametrize(("encoder", "decoder"), covering(PAIRS))
 def test_padding_has_no_gradient(encoder, decoder):
     net = model(encoder, decoder, "multi-head")
     ids, mask = sources(garbage=9)
@@ -81,7 +84,7 @@ def test_padding_has_no_gradient(encoder, decoder):
     assert (embedded.grad[mask].abs().sum(-1) > 0).all()
 
 
-@pytest.mark.parametrize(("decoder", "score", "align"), PLUGGED)
+@pytest.mark.parametrize(("decoder", "score", "align"), covering(PLUGGED))
 def test_hypotheses_that_share_a_memory_equal_tiled_memories(decoder, score, align):
     net = model("gru", decoder, score, align)
     memory, state = net.encode(*sources())
@@ -92,8 +95,10 @@ def test_hypotheses_that_share_a_memory_equal_tiled_memories(decoder, score, ali
     torch.testing.assert_close(shared.cross_attention, tiled.cross_attention)
 
 
-@pytest.mark.parametrize(("score", "align"), [("additive", "global"), *STATEFUL])
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize(
+    ("decoder", "score", "align"),
+    covering((decoder, *one) for decoder in EVERY_DECODER for one in [("additive", "global"), *STATEFUL]),
+)
 def test_every_tensor_of_a_state_has_rows_first(decoder, score, align):
     net = model("gru", decoder, score, align)
     memory, state = net.encode(*sources())
@@ -106,8 +111,12 @@ def test_every_tensor_of_a_state_has_rows_first(decoder, score, align):
         torch.testing.assert_close(selected[i : i + 1], one)
 
 
-@pytest.mark.parametrize(("score", "align"), [("coverage", "local-m"), ("offset", "monotonic")])
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize(
+    ("decoder", "score", "align"),
+    covering(
+        (decoder, *one) for decoder in EVERY_DECODER for one in [("coverage", "local-m"), ("offset", "monotonic")]
+    ),
+)
 def test_every_tensor_of_a_state_changes_and_matters(decoder, score, align):
     # Attention that depends on the position: otherwise a recurrent decoder does not use it.
     net = model("gru", decoder, score, align)
@@ -126,12 +135,14 @@ def test_every_tensor_of_a_state_changes_and_matters(decoder, score, align):
 
 @pytest.mark.parametrize(
     ("encoder", "decoder", "score", "align", "tie"),
-    [
-        *[(*pair, "multi-head", "global", "none") for pair in PAIRS if pair[0] != "gru"],
-        *[("gru", *parts, "none") for parts in PLUGGED if parts[2] != "hard-reinforce"],
-        *[(*parts, "multi-head", "global", "output") for parts in [("gru", "luong"), ("bert", "transformer")]],
-        ("gru", "convolutional", "multi-head", "global", "all"),
-    ],
+    covering(
+        [
+            *[(*pair, "multi-head", "global", "none") for pair in PAIRS if pair[0] != "gru"],
+            *[("gru", *parts, "none") for parts in PLUGGED if parts[2] != "hard-reinforce"],
+            *[(*parts, "multi-head", "global", "output") for parts in [("gru", "luong"), ("bert", "transformer")]],
+            ("gru", "convolutional", "multi-head", "global", "all"),
+        ]
+    ),
 )
 def test_every_parameter_has_a_gradient(encoder, decoder, score, align, tie):
     net = model(encoder, decoder, score, align, tie=tie).train()
@@ -141,7 +152,7 @@ def test_every_parameter_has_a_gradient(encoder, decoder, score, align, tie):
     assert [n for n, p in net.named_parameters() if p.grad is None] == []
 
 
-@pytest.mark.parametrize(("decoder", "score", "align"), [parts for parts in PLUGGED if parts[1] != "none"])
+@pytest.mark.parametrize(("decoder", "score", "align"), covering(parts for parts in PLUGGED if parts[1] != "none"))
 def test_weights_are_a_distribution_over_tokens(decoder, score, align):
     net = model("gru", decoder, score, align)
     ids, mask = sources()
@@ -228,11 +239,11 @@ def test_losses_and_gradients_wait_for_nothing(encoder, decoder, monkeypatch):
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("decoder", "score", "align"),
-    [
+    covering(
         parts
         for parts in PLUGGED
         if parts[0] in ("luong-feeding", "transformer") or parts[1:] in (("none", "none"), STATEFUL[-1])
-    ],
+    ),
 )
 def test_steps_of_a_search_wait_for_nothing(decoder, score, align):
     net, batch = model("gru", decoder, score, align).float(), BATCH.to("meta")

@@ -12,7 +12,7 @@ from seq2attn.io.weights import copy_weights, load_tensors, unique_state_dict
 from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapters
 from seq2attn.training.checkpoints.averaging import average_run, load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.laws.parts import EVERY_DECODER, calm, model, sources, targets
+from tests.laws.parts import EVERY_DECODER, calm, covering, model, sources, targets
 from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, last_weights, metrics, trained
 
 PAIRS = [("gru", decoder) for decoder in EVERY_DECODER] + [("transformer", "transformer"), ("bert", "luong-feeding")]
@@ -34,8 +34,10 @@ def loss_and_gradients(net, batch, fraction):
     return hidden.detach(), {name: parameter.grad for name, parameter in net.named_parameters()}
 
 
-@pytest.mark.parametrize(("dtype", "rows"), [(torch.float64, 1), (torch.float32, 16)])
-@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "dtype", "rows"),
+    covering((*pair, *kind) for pair in PAIRS for kind in [(torch.float64, 1), (torch.float32, 16)]),
+)
 def test_every_kernel_sees_the_update(encoder, decoder, dtype, rows):
     """Its gradients are those of the merged weights by the chain rule; with 64 rows also those of oneDNN."""
     plain = calm(model(encoder, decoder, "multi-head")).to(dtype)

@@ -1,5 +1,7 @@
 """bfloat16 equals float32 up to rounding, for all components."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -8,12 +10,14 @@ from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.layers import FeedForward
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
-from tests.laws.parts import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, calm, model
+from tests.laws.parts import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, calm, covering, model
 
 ENCODED = [(e, d, "multi-head", "global") for e in ("lstm", "transformer") for d in ("luong", "transformer")]
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "score", "align"), [*[("gru", *p) for p in PLUGGED], *ENCODED])
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "score", "align"), covering([*[("gru", *p) for p in PLUGGED], *ENCODED])
+)
 def test_bfloat16_equals_float32_up_to_rounding(encoder, decoder, score, align):
     net = model(encoder, decoder, score, align).float()
     objective = TrainingLoss(net, 0.1)
@@ -54,8 +58,7 @@ def check_bfloat16_gradients(net, device):
     assert 0 < error < 4 * scale
 
 
-@pytest.mark.parametrize("encoder", ["gru", "transformer"])
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize(("encoder", "decoder"), covering(itertools.product(["gru", "transformer"], DECODERS)))
 def test_gradients_of_bfloat16_are_those_of_float32_up_to_rounding(encoder, decoder):
     check_bfloat16_gradients(model(encoder, decoder).float(), torch.device("cpu"))
 

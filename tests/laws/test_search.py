@@ -20,7 +20,7 @@ from seq2attn.search.strategies import (
 )
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.laws.parts import EVERY_DECODER, PAIRS, WORDS, model, sources
+from tests.laws.parts import EVERY_DECODER, PAIRS, WORDS, covering, model, sources
 
 RULES = [LengthPenalty(), LengthPenalty("average"), LengthPenalty("average", 0.6), LengthPenalty("gnmt", 1.0)]
 
@@ -145,7 +145,7 @@ def spread_logits(net):
     return net
 
 
-@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
+@pytest.mark.parametrize(("encoder", "decoder"), covering(PAIRS))
 def test_greedy_search_is_the_arg_max_without_a_cache(encoder, decoder):
     net = spread_logits(model(encoder, decoder))
     memory, state = net.encode(*sources())
@@ -179,9 +179,9 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("search_config", CONFIGS.values(), ids=CONFIGS)
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
-def test_a_batch_equals_single_sentences(decoder, search_config):
+@pytest.mark.parametrize(("decoder", "search_name"), covering(itertools.product(EVERY_DECODER, CONFIGS)))
+def test_a_batch_equals_single_sentences(decoder, search_name):
+    search_config = CONFIGS[search_name]
     net = spread_logits(
         model("transformer" if decoder.startswith("transformer") else "gru", decoder, "multi-head", "local-m")
     )

@@ -23,7 +23,7 @@ from seq2attn.search.length_penalty import LengthLimits
 from seq2attn.search.search import search
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.laws.parts import EVERY_DECODER, RELATIVE, WORDS, model, sources, targets, tensors
+from tests.laws.parts import EVERY_DECODER, RELATIVE, WORDS, covering, model, sources, targets, tensors
 
 KINDS = [*EVERY_DECODER, *RELATIVE]
 
@@ -129,8 +129,9 @@ def test_a_state_of_inference_mode_may_be_continued_outside_it():
     torch.testing.assert_close(output.hidden, expected.hidden.clone())
 
 
-@pytest.mark.parametrize("strategy", [GreedySearch(), BeamSearch(3, patience=1.0)], ids=["greedy", "beam"])
-@pytest.mark.parametrize("decoder", KINDS)
+@pytest.mark.parametrize(
+    ("decoder", "strategy"), covering(itertools.product(KINDS, [GreedySearch(), BeamSearch(3, patience=1.0)]))
+)
 def test_sentences_that_finish_at_different_steps_equal_each_alone(decoder, strategy, monkeypatch):
     """Also with captured steps: a CUDA graph is imitated, and captured again for fewer rows or more capacity."""
     captures, capture = [], captured_step.capture
@@ -164,8 +165,9 @@ MODES = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["state", "fixed capacity", "captured", "prepacked"])
-@pytest.mark.parametrize("decoder", KINDS)
+@pytest.mark.parametrize(
+    ("decoder", "kind"), covering(itertools.product(KINDS, ["state", "fixed capacity", "captured", "prepacked"]))
+)
 def test_a_state_goes_on_in_another_mode(decoder, kind, hypotheses=3):
     """A step writes into tensors of earlier ones, which outside of inference mode none of it may."""
     net, ids = model("gru", decoder), targets(4 * hypotheses, len(MODES[0]))

@@ -18,7 +18,7 @@ def test_the_search_of_a_trial_is_that_of_its_run(corpus):
         text = (corpus / f"{name}.tgt").read_text().split("\n")
         (corpus / f"{name}.tgt").write_text("\n".join(" ".join(3 * word for word in line.split()) for line in text))
     tokenizer = {"source": {"kind": "words"}, "target": {"kind": "characters"}}
-    values = content(corpus, "run", tokenizer=tokenizer, max_duration=["2 epochs"])
+    values = content(corpus, "run", tokenizer=tokenizer, max_duration=["2 epochs"], batch={"tokens": 1000})
     values["data"]["test"] = {"dev": values["data"]["dev"]}
     write_trial(Trial(corpus / "run", ExperimentConfig.model_validate(values)), {})
     training = run_trial(corpus / "run", 1).training

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from seq2attn.nn.kernels import cross_entropy
 from seq2attn.nn.kernels.cross_entropy import linear_cross_entropy, symmetric_kl
-from seq2attn.training import loss as loss_module
 
 ROWS, DIM, WORDS = 13, 4, 7
 CHUNKS = {"one": 10_000, "several": 3 * WORDS, "a row each": 1}
@@ -13,8 +13,8 @@ CHUNKS = {"one": 10_000, "several": 3 * WORDS, "a row each": 1}
 
 @pytest.fixture(params=CHUNKS)
 def chunk(request, monkeypatch):
-    monkeypatch.setitem(loss_module.CHUNK_LOGITS, "cpu", CHUNKS[request.param])
-    monkeypatch.setattr(loss_module, "MIN_CHUNK_ROWS", 1)
+    monkeypatch.setitem(cross_entropy.CHUNK_LOGITS, "cpu", CHUNKS[request.param])
+    monkeypatch.setattr(cross_entropy, "MIN_CHUNK_ROWS", 1)
 
 
 def inputs(dtype=torch.double, scale=1.0):

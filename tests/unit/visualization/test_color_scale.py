@@ -126,7 +126,7 @@ def test_long_titles_and_labels_are_cut(saved: list[Any], tmp_path: Path) -> Non
 
 def test_the_color_bar_beside_long_labels_is_short(saved: list[Any], tmp_path: Path) -> None:
     words = TokenizedText.from_words(["x" * 40, "y", "z", "</s>"], "")
-    weights = np.full((6, 8, 4, 4), 0.25, np.float32)
+    weights = np.full((3, 4, 4, 4), 0.25, np.float32)
     selection = AttentionSelection(layer="all", head="all")
     draw_attention(AttentionWeights(words, words, weights, None), tmp_path / "map.svg", selection)
     (canvas,) = saved
