@@ -18,11 +18,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 from seq2attn.config.load import load
+from seq2attn.data.collate import make_micro_batches
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
-from seq2attn.training.gradient_accumulation import GradientAccumulator
+from seq2attn.training.loop import Trainer
 from seq2attn.training.train import train
-from seq2attn.training.trainer import Trainer
 
 TEXT = Path(__file__).parents[1] / "data" / "phrasebook"
 CONFIG = """\
@@ -42,7 +42,7 @@ training:
   report_every: 100
 search: {kind: beam, beam_size: 2}
 """
-UPDATE = (GradientAccumulator.make_micro_batches, Trainer._train_step)
+UPDATE = (make_micro_batches, Trainer._update, Trainer._finish_update)
 """An update: its batches, which another thread makes, and the step."""
 
 

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import Corpus, Sentences, TokenIds
 from seq2attn.nn.packing import SequenceLayout
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -52,6 +53,24 @@ class Batch:
         return replace(self, **tensors)
 
 
+@dataclass(frozen=True)
+class MicroBatch:
+    """Sentence pairs that go through the model together."""
+
+    rows: Indices  # of the corpus
+    batch: Batch
+
+    @property
+    def num_tokens(self) -> int:
+        """Rows times the longer side."""
+        return max(self.batch.source.numel(), self.batch.target.numel())
+
+
+def count_target_tokens(micro_batches: Iterable[MicroBatch]) -> float:
+    """Number of target tokens of micro-batches."""
+    return float(sum(len(micro_batch.batch.label_index) for micro_batch in micro_batches))
+
+
 def collate(
     pairs: Sequence[tuple[Sequence[int] | TokenIds, Sequence[int] | TokenIds]], *, packed: bool = False
 ) -> Batch:
@@ -74,6 +93,12 @@ def make_batch(corpus: Corpus, rows: Iterable[int], *, packed: bool = False) -> 
         weights = _alignment_weights(corpus.alignments.word_ids[row], corpus.alignments.links[row])
         targets[: len(weights), : weights.shape[1]] = weights
     return replace(batch, alignment_targets=torch.from_numpy(alignment_targets))
+
+
+def make_micro_batches(corpus: Corpus, update: Iterable[Indices], *, packed: bool, pinned: bool) -> list[MicroBatch]:
+    """The micro-batches of an update, whose rows of the corpus are in `update`."""
+    batches = ((rows, make_batch(corpus, rows, packed=packed)) for rows in update)
+    return [MicroBatch(rows, batch.pin_memory() if pinned else batch) for rows, batch in batches]
 
 
 def collate_source(sources: Sequence[Sequence[int] | TokenIds]) -> tuple[Tensor, Tensor]:

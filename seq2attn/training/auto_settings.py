@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from seq2attn.config.duration import SECONDS, Duration
+from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.optim.lr_schedules import (
     CosineScheduleConfig,
@@ -25,7 +26,6 @@ from seq2attn.optim.lr_schedules import (
 )
 from seq2attn.search.search_config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.train_state import TrainState, fraction_done
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
@@ -41,6 +41,8 @@ DEFAULT_LENGTH = Duration(20, "epochs")
 """Assumed length of a training that has only a time limit."""
 
 Lengths = NDArray[np.int64]  # [pairs, 2]
+UpdateBatches = list[Indices]
+"""The rows of the corpus in each micro-batch of an update."""
 
 
 def has_auto(config: TrainingConfig) -> bool:
@@ -128,6 +130,18 @@ def auto_batch_tokens(lengths: Lengths, batches_per_update: int) -> int:
     tokens = int((lengths.max(axis=1) + 1).sum())
     allowed = (size for size in BATCH_TOKENS if tokens >= MIN_UPDATES * size * batches_per_update)
     return next(allowed, BATCH_TOKENS[-1])
+
+
+def plan_updates(
+    lengths: Lengths, training: TrainingConfig, distributed: DistributedContext, *, epoch: int
+) -> list[UpdateBatches]:
+    """The updates of an epoch in this process, a function of the arguments only."""
+    num_micro_batches = training.batch.num_micro_batches(distributed.device, training.precision)
+    tokens = training.batch.require_tokens() // num_micro_batches
+    rank, num_ranks = distributed.rank, distributed.size
+    rows = plan_batches(lengths, tokens=tokens, seed=training.seed, epoch=epoch, rank=rank, world=num_ranks)
+    size = num_micro_batches * training.batch.gradient_accumulation
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def auto_warmup(updates: int) -> int:

@@ -45,9 +45,11 @@ class DistributedContext:
             module, device_ids=devices, broadcast_buffers=False, gradient_as_bucket_view=True
         )
 
-    def no_sync(self, module: nn.Module) -> AbstractContextManager[Any]:
-        """Context without exchange of gradients: for all but the last micro-batch of an update."""
-        return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
+    def exchange(self, module: nn.Module, is_last: bool) -> AbstractContextManager[Any]:
+        """Context of forward and backward, which exchange gradients only in the last micro-batch of an update."""
+        if is_last or not isinstance(module, DistributedDataParallel):
+            return nullcontext()
+        return module.no_sync()
 
     def all_reduce_sum(self, *numbers: float) -> list[float]:
         """The sum of each number over all processes."""

@@ -33,7 +33,7 @@ from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.tokenizers.vocabulary import Vocabulary
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.config_changes import config_changes
-from seq2attn.training.gradient_accumulation import restored_buffers
+from seq2attn.training.memory import restored_buffers
 
 Log = Callable[[str], None]
 VOCABULARY_TABLES = {

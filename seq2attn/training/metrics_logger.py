@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tqdm import tqdm
 
@@ -27,7 +27,7 @@ from seq2attn.io.lock import check_locks
 from seq2attn.io.terminal import visible
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 
-logger = logging.getLogger("seq2attn")
+LOG = logging.getLogger("seq2attn")
 
 METRICS_FILE, LOG_FILE, SAMPLES_FILE = "metrics.jsonl", "train.log", "samples.txt"
 MEASUREMENTS = frozenset({"seconds", "target_tokens_per_second", "gpu_memory_mib", "gpu_reserved_mib"})
@@ -49,7 +49,6 @@ class MetricsLogger:
         self.is_main_process = is_main_process
         self.run = run
         self.tensorboard: Any = None
-        self.progress_bar: Any = None
         if is_main_process:
             if tensorboard:
                 self.tensorboard = _tensorboard(run.folder, since.train_state.update if since else 0)
@@ -59,12 +58,12 @@ class MetricsLogger:
     def log(self, text: str) -> None:
         """A log line about the training, the same when it is repeated."""
         if self.is_main_process:
-            logger.info(text)
+            LOG.info(text)
 
     def log_session(self, text: str) -> None:
         """A log line about this session."""
         if self.is_main_process:
-            logger.info(text, extra={"mark": SESSION_MARK})
+            LOG.info(text, extra={"mark": SESSION_MARK})
 
     def log_sizes(self) -> dict[str, int]:
         """Sizes of the files in bytes, after fsync."""
@@ -101,32 +100,19 @@ class MetricsLogger:
         except OSError as error:
             raise _write_error(path, error) from None
 
-    def start_epoch(self, number: int, updates: int, done: int) -> None:
-        """A new progress bar."""
-        self.close_bar()
-        if self.is_main_process and sys.stderr.isatty():
-            self.progress_bar = tqdm(total=updates, initial=done, desc=f"epoch {number}", unit="update", leave=False)
-
-    def update_progress(self, text: str) -> None:
-        """Advance the progress bar by one update."""
-        if self.progress_bar is not None:
-            self.progress_bar.set_postfix_str(text, refresh=False)
-            self.progress_bar.update()
-
-    def close_bar(self) -> None:
-        """Remove the progress bar."""
-        if self.progress_bar is not None:
-            self.progress_bar.close()
-            self.progress_bar = None
+    def progress_bar(self, epoch: int, updates: int, done: int) -> tqdm[NoReturn]:
+        """A progress bar of an epoch, on a terminal of the main process."""
+        is_shown = self.is_main_process and sys.stderr.isatty()
+        name = f"epoch {epoch}"
+        return tqdm(total=updates, initial=done, desc=name, unit="update", leave=False, disable=not is_shown)
 
     def close(self) -> None:
         """Close all files."""
-        self.close_bar()
         if self.tensorboard is not None:
             self.tensorboard.close()
         if self.is_main_process:
             for handler in self._handlers:
-                logger.removeHandler(handler)
+                LOG.removeHandler(handler)
                 handler.close()
 
 
@@ -173,11 +159,11 @@ def _write_error(path: Path, error: OSError) -> RunError:
 
 
 def _add_handlers(path: Path) -> list[logging.Handler]:
-    logger.setLevel(logging.INFO)
+    LOG.setLevel(logging.INFO)
     handlers = [_LogFileHandler(path, encoding="utf-8"), _TqdmHandler()]
     for handler, line in zip(handlers, ("%(asctime)s %(mark)s%(message)s", "%(asctime)s %(message)s"), strict=True):
         handler.setFormatter(_VisibleFormatter(line, "%Y-%m-%d %H:%M:%S", defaults={"mark": ""}))
-        logger.addHandler(handler)
+        LOG.addHandler(handler)
     return handlers
 
 

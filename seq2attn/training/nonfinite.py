@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import UserError
 from seq2attn.io.terminal import shorten
-from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.metrics_logger import MetricsLogger, format_all_lines, format_few_lines
-from seq2attn.training.train_state import TrainState
+from seq2attn.training.metrics_logger import format_all_lines, format_few_lines
+from seq2attn.training.session import Session
+from seq2attn.training.train_state import AttemptedUpdate, TrainState
 
 SYNC_EVERY = {"cpu": 1, "cuda": 32}
 """Maximum number of updates between two synchronizations with the device, at each of which the host waits."""
-MAX_LOSS = 700.0
-"""Maximum loss per token, in nats, for which perplexity is finite."""
 MAX_SHOWN_PAIRS, MAX_SHOWN_CHARACTERS = 3, 80
 """Number of pairs in the error, and of characters of each side."""
 
 
 class DivergedError(UserError):
     """Diverged training: too many skipped updates in a row, or weights or a dev loss that are not finite."""
-
-
-@dataclass(frozen=True)
-class AttemptedUpdate:
-    """An update that was made, or skipped because it was not finite."""
-
-    update: int
-    lr: float
-    rows: Indices  # the pairs of this process
-    num_target_tokens: float  # of all processes
-    loss: Tensor  # [] per token, of all processes
-    grad_norm: Tensor  # []
-    is_nonfinite: Tensor  # [] 1 or 0
-
-    def all_rows(self, world: DistributedContext) -> list[int]:
-        """The pairs of all processes."""
-        return [row for rows in world.all_gather(self.rows.tolist()) for row in rows]
 
 
 class NonFiniteGuard:
@@ -54,61 +34,65 @@ class NonFiniteGuard:
     gradient even if that is NaN: for them the flag is read before each step.
     """
 
-    def __init__(
-        self, max_skips: int, optimizer: torch.optim.Optimizer, world: DistributedContext, reporter: MetricsLogger
-    ) -> None:
-        self.max_skips, self.optimizer = max_skips, optimizer
-        self.world, self.reporter = world, reporter
+    def __init__(self, max_skips: int, optimizer: torch.optim.Optimizer, session: Session) -> None:
+        self.max_skips = max_skips
+        self.optimizer = optimizer
+        self.session = session
         self.uses_found_inf = bool(optimizer.defaults.get("fused")) and not optimizer.defaults.get("momentum")
-        self.sync_every = SYNC_EVERY[world.device.type] if self.uses_found_inf else 1
+        self.sync_every = SYNC_EVERY[session.distributed.device.type] if self.uses_found_inf else 1
         self.pending: list[AttemptedUpdate] = []
         self.last_update: AttemptedUpdate | None = None
         self.consecutive_skipped: list[AttemptedUpdate] = []  # in this session
         self.has_diverged = False  # after too many skips in a row
 
-    def step(self, attempt: AttemptedUpdate) -> bool:
-        """The optimizer step, if the gradients are finite. Returns False if it is known here that they are not."""
+    def admits(self, attempt: AttemptedUpdate) -> bool:
+        """False if the host knows that the optimizer must not step; else the device knows, if it must not."""
         self.last_update = attempt
         self.pending.append(attempt)
         if self.uses_found_inf:
             self.optimizer.found_inf = attempt.is_nonfinite  # type: ignore[attr-defined]
-        elif attempt.is_nonfinite:
-            return False
-        self.optimizer.step()
-        return True
+            return True
+        return not attempt.is_nonfinite
 
     @property
     def should_sync(self) -> bool:
         """True if no more updates may be pending."""
         return len(self.pending) >= self.sync_every
 
-    def sync(self, state: TrainState) -> float:
-        """Adds the updates skipped since the last call to `state`. Returns their number of target tokens."""
+    def sync(self, state: TrainState) -> TrainState:
+        """The state without the target tokens of updates skipped since the last call, which are counted in it."""
         attempts, self.pending = self.pending, []
-        num_tokens = 0.0
         flags = torch.stack([attempt.is_nonfinite for attempt in attempts]).tolist() if attempts else []
         for attempt, is_nonfinite in zip(attempts, flags, strict=True):
             if not is_nonfinite:
-                state.consecutive_skips = 0
+                state = replace(state, consecutive_skips=0)
                 self.consecutive_skipped.clear()
                 continue
-            state.consecutive_skips, state.num_skipped = state.consecutive_skips + 1, state.num_skipped + 1
-            num_tokens += attempt.num_target_tokens
+            state = replace(
+                state,
+                consecutive_skips=state.consecutive_skips + 1,
+                num_skipped=state.num_skipped + 1,
+                target_tokens=state.target_tokens - int(attempt.num_target_tokens),
+            )
             self.consecutive_skipped.append(attempt)
             self._log(attempt)
             if state.consecutive_skips >= self.max_skips:
                 self.has_diverged = True
                 break
-        return num_tokens
+        return state
 
     def _log(self, attempt: AttemptedUpdate) -> None:
-        rows, loss, norm = attempt.all_rows(self.world), float(attempt.loss), float(attempt.grad_norm)
+        rows, loss, norm = self._all_rows(attempt), float(attempt.loss), float(attempt.grad_norm)
         metrics = {"loss": loss, "gradient_norm": norm, "learning_rate": attempt.lr}
-        self.reporter.log_metrics("skipped", attempt.update, {**metrics, "lines": format_all_lines(rows)})
-        self.reporter.log(
+        self.session.logger.log_metrics("skipped", attempt.update, {**metrics, "lines": format_all_lines(rows)})
+        self.session.logger.log(
             f"update {attempt.update} skipped: loss {loss:.6g}, gradient norm {norm:.6g}; pairs: "
             + format_few_lines(rows)
         )
+
+    def _all_rows(self, attempt: AttemptedUpdate) -> list[int]:
+        """The pairs of all processes."""
+        return [row for rows in self.session.distributed.all_gather(attempt.rows.tolist()) for row in rows]
 
     def divergence_error(self, skips: int, train: TrainingSet, resumable: int | None) -> DivergedError:
         """The error that ends a training, with update, learning rate, loss and the longest pairs of the batch.
@@ -133,19 +117,9 @@ class NonFiniteGuard:
         else:
             message += f" The checkpoint of update {resumable:,} is valid: `train --resume` continues from it."
         if first is not None:
-            pairs = _format_longest(first.all_rows(self.world), train)
+            pairs = _format_longest(self._all_rows(first), train)
             message += "\n".join([" The longest pairs of the batch:", *pairs])
         return DivergedError(message)
-
-
-def nonfinite_flag(loss: Tensor, norm: Tensor) -> Tensor:
-    """1 if the loss per token or the gradient norm is not finite, or the loss too large, else 0: [], [] -> []"""
-    return (~(norm.isfinite() & (loss.abs() <= MAX_LOSS))).float()
-
-
-def is_usable_loss(loss: float) -> bool:
-    """True if a loss per token is finite, and its perplexity too."""
-    return abs(loss) <= MAX_LOSS
 
 
 def all_finite(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> bool:

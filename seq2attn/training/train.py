@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -43,12 +44,12 @@ from seq2attn.training.config_changes import (
 )
 from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
 from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
-from seq2attn.training.interruption import StopRequest
-from seq2attn.training.memory_check import find_max_tokens
+from seq2attn.training.loop import Trainer
+from seq2attn.training.memory import MemoryTrial
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.minimum_risk import build_loss
+from seq2attn.training.session import Session, StopRequest
 from seq2attn.training.train_state import TrainState
-from seq2attn.training.trainer import Trainer
 
 UPDATE_PARTS = tuple(
     f"{part}."
@@ -103,8 +104,8 @@ def train(
         try:
             for note in notes:
                 reporter.log_session(note)
-            trainer = _build_trainer(config, run, world, reporter, since, stop, keeps_optimizer=keeps_optimizer)
-            trainer.state.total_is_auto = is_auto
+            session = Session(run, world, reporter, stop)
+            trainer = _build_trainer(config, session, since, is_auto, keeps_optimizer=keeps_optimizer)
             with stop:  # before, there is nothing to save, and a signal ends the process
                 trainer.train()
         finally:
@@ -143,16 +144,14 @@ def _find_checkpoint(
 
 def _build_trainer(
     config: ExperimentConfig,
-    run: RunDirectory,
-    world: DistributedContext,
-    reporter: MetricsLogger,
+    session: Session,
     since: Checkpoint | None,
-    stop: StopRequest,
+    is_auto: bool,
     *,
     keeps_optimizer: bool,
 ) -> Trainer:
     """All components of a training, restored from the checkpoint if there is one."""
-    log = reporter.log_session
+    run, world, log = session.run, session.distributed, session.logger.log_session
     configure_cuda(world.device, tf32=config.training.precision != "float32")
     if world.is_main_process:
         prepared = prepare(config.data, config.tokenizer, run.folder, log, keep_tokenizers=since is not None)
@@ -172,7 +171,8 @@ def _build_trainer(
     model.to(world.device)
     optimizer = config.training.optimizer.build(parameter_groups(model, config.training.lr_scales))
     state = restore(since, model, optimizer if keeps_optimizer else None) if since else TrainState()
-    state.texts, state.num_processes = text_digests(config.data), world.size
+    texts = text_digests(config.data)
+    state = replace(state, texts=texts, num_processes=world.size, total_is_auto=is_auto)
     if plugin_modules(config.model):
         _check_search(model)
     log(_start_message(model, world, state))
@@ -186,7 +186,7 @@ def _build_trainer(
     if config.training.batch.tokens == "fit":
         if world.device.type != "cuda":
             raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
-        tokens = find_max_tokens(config.training, objective, optimizer, corpus, rows, world)
+        tokens = MemoryTrial(config.training, objective, optimizer, world).find_max_tokens(corpus, rows)
         batch = config.training.batch.with_tokens(tokens)
         log(f"batch: {batch.tokens:,} tokens, by the memory of the GPU")
         config = _with_training(config, batch=batch)
@@ -195,7 +195,7 @@ def _build_trainer(
     config = config.model_copy(update={"training": training, "search": search})
     if world.is_main_process:
         run.save_config(config)
-    return Trainer(config, run, prepared, objective, optimizer, state, world, reporter, stop)
+    return Trainer(config, prepared, objective, optimizer, state, session)
 
 
 def _with_training(config: ExperimentConfig, **changes: Any) -> ExperimentConfig:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from seq2attn.config.duration import SECONDS, Duration
+from seq2attn.data.batch_planner import Indices
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import LossSums
 from seq2attn.training.distributed import DistributedContext
 
@@ -17,7 +21,7 @@ MetricsState = dict[str, float | list[float]]
 """Content of `TrainMetrics`, as JSON."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class TrainState:
     """Progress of a training, for resuming. Random numbers are not in it: they are a function of seed and update."""
 
@@ -51,6 +55,16 @@ class TrainState:
         # rounded once, as the number in a config is: 1 + 18 / 50 would be less than 1.36
         return (self.epoch * self.updates_per_epoch + self.updates_in_epoch) / self.updates_per_epoch
 
+    def advance_in_epoch(self) -> TrainState:
+        """The state with one more update done in the epoch."""
+        ended, place = divmod(self.updates_in_epoch + 1, self.updates_per_epoch)
+        return replace(self, epoch=self.epoch + ended, updates_in_epoch=place)
+
+    def with_updates_per_epoch(self, number: int) -> TrainState:
+        """The state for an epoch of `number` updates: with other batches or processes, at the same fraction of it."""
+        done = min(self.updates_in_epoch * number // self.updates_per_epoch, number - 1)
+        return replace(self, updates_in_epoch=done, updates_per_epoch=number)
+
 
 def elapsed(state: TrainState) -> dict[str, float]:
     """Progress in each unit of durations."""
@@ -64,6 +78,18 @@ def fraction_done(limits: Iterable[Duration], state: TrainState) -> float:
     return max(done[limit.unit] / limit.value for limit in limits)
 
 
+def reached_limits(state: TrainState, training: TrainingConfig) -> list[str]:
+    """The keys of the limits that end the training."""
+    patience, is_over = training.validation.patience, fraction_done(training.max_duration, state) >= 1
+    is_late = patience is not None and state.validations_since_best >= patience
+    return ["`training.max_duration`"] * is_over + ["`training.validation.patience`"] * is_late
+
+
+def update_seed(seed: int, update: int, rank: int) -> int:
+    """The random seed of an update in a process."""
+    return int(np.random.SeedSequence((seed, update, rank)).generate_state(1, np.uint64)[0] >> 1)
+
+
 def is_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> bool:
     """True if a multiple of `every` was reached between two points of progress."""
 
@@ -73,7 +99,34 @@ def is_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> 
     return multiples(now) > multiples(before)
 
 
-@dataclass
+MAX_LOSS = 700.0
+"""Maximum loss per token, in nats, for which perplexity is finite."""
+
+
+@dataclass(frozen=True)
+class AttemptedUpdate:
+    """An update that was made, or skipped because it was not finite."""
+
+    update: int
+    lr: float
+    rows: Indices  # the pairs of this process
+    num_target_tokens: float  # of all processes
+    loss: Tensor  # [] per token, of all processes
+    grad_norm: Tensor  # []
+    is_nonfinite: Tensor  # [] 1 or 0
+
+
+def nonfinite_flag(loss: Tensor, norm: Tensor) -> Tensor:
+    """1 if the loss per token or the gradient norm is not finite, or the loss too large, else 0: [], [] -> []"""
+    return (~(norm.isfinite() & (loss.abs() <= MAX_LOSS))).float()
+
+
+def is_usable_loss(loss: float) -> bool:
+    """True if a loss per token is finite, and its perplexity too."""
+    return abs(loss) <= MAX_LOSS
+
+
+@dataclass(frozen=True)
 class TrainMetrics:
     """Sums of this process since the last report, on its device."""
 
@@ -85,13 +138,19 @@ class TrainMetrics:
     num_target_tokens: float = 0.0  # of all processes
     seconds: float = 0.0
 
-    def update(self, sums: LossSums, norm: Tensor, is_nonfinite: Tensor) -> None:
-        """Adds the sums of an update, and sets its gradient norm, unless `is_nonfinite` is 1."""
-        skipped = is_nonfinite.bool()
-        self.loss += sums.loss.masked_fill(skipped, 0.0)
-        self.negative_log_likelihood += sums.negative_log_likelihood.masked_fill(skipped, 0.0)
-        self.guided_alignment += sums.guided_alignment.masked_fill(skipped, 0.0)
-        self.grad_norm = torch.where(skipped, self.grad_norm, norm)
+    def add(self, sums: LossSums, attempt: AttemptedUpdate) -> TrainMetrics:
+        """Metrics with one more update; its sums and its gradient norm only if it was not skipped."""
+        skipped = attempt.is_nonfinite.bool()
+        return replace(
+            self,
+            loss=self.loss + sums.loss.masked_fill(skipped, 0.0),
+            negative_log_likelihood=self.negative_log_likelihood
+            + sums.negative_log_likelihood.masked_fill(skipped, 0.0),
+            guided_alignment=self.guided_alignment + sums.guided_alignment.masked_fill(skipped, 0.0),
+            grad_norm=torch.where(skipped, self.grad_norm, attempt.grad_norm),
+            lr=attempt.lr,
+            num_target_tokens=self.num_target_tokens + attempt.num_target_tokens,
+        )
 
     def state_dict(self) -> MetricsState:
         """The exact content, for checkpoints between two reports."""
@@ -101,15 +160,24 @@ class TrainMetrics:
 def zero_metrics(device: torch.device) -> TrainMetrics:
     """Metrics without any update."""
     zero = torch.zeros((), device=device)
-    return TrainMetrics(zero.clone(), zero.clone(), zero.repeat(2), zero)
+    return TrainMetrics(zero, zero, zero.repeat(2), zero)
 
 
-def restore_metrics(states: Sequence[MetricsState], world: DistributedContext) -> TrainMetrics:
+def restore_metrics(states: Sequence[MetricsState], distributed: DistributedContext) -> TrainMetrics:
     """Metrics of this process from the `state_dict` of each; zero for none, or those of other processes."""
-    metrics = zero_metrics(world.device)
-    if len(states) != world.size:
-        return metrics
-    for name, value in states[world.rank].items():
-        is_tensor = isinstance(getattr(metrics, name), Tensor)
-        setattr(metrics, name, torch.tensor(value, dtype=torch.float32, device=world.device) if is_tensor else value)
-    return metrics
+    zero = zero_metrics(distributed.device)
+    if len(states) != distributed.size:
+        return zero
+    values: dict[str, Any] = {
+        name: torch.tensor(value, device=distributed.device) if isinstance(vars(zero)[name], Tensor) else value
+        for name, value in states[distributed.rank].items()
+    }
+    return TrainMetrics(**values)
+
+
+def describe_speed(metrics: TrainMetrics, state: TrainState, limits: Iterable[Duration]) -> str:
+    """Target tokens per second, and the remaining time by the fraction done."""
+    share = fraction_done(limits, state)
+    remaining = f", {state.seconds * max(0.0, 1 / share - 1) / 60:,.0f} min left" if share else ""
+    speed = metrics.num_target_tokens / metrics.seconds if metrics.seconds else 0.0
+    return f"{speed:,.0f} target tokens/s{remaining}"

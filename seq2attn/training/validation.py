@@ -1,11 +1,11 @@
-"""Validation: loss, and scores of greedy translations, on the dev set."""
+"""Validation on the dev set: loss, scores of greedy translations, and the best validation so far."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translator import Translator
@@ -23,10 +24,17 @@ from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.nn.precision import autocast
 from seq2attn.search.search_config import resolve_search
+from seq2attn.training.checkpoints.checkpoint import Checkpoint
+from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints, rank
 from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.train_state import TrainState
 
 TRANSLATION_METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
 """Metrics of translations: all are computed if the dev set is translated."""
+
+
+ZERO_BLEU = 0.005
+"""BLEU below which it is printed as 0.00."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +52,15 @@ class Validator:
     The loss has label smoothing, as in training; perplexity has not. Translations are those of `evaluate --greedy`.
     """
 
-    def __init__(self, experiment: ExperimentConfig, prepared: PreparedData, world: DistributedContext) -> None:
-        config, evaluation = experiment.training, experiment.evaluation
-        self.config, self.prepared, self.world = config.validation, prepared, world
-        self.compiled = config.compile
-        self.precision = config.precision if world.device.type == "cuda" else "float32"
-        self.tokens, longest = config.batch.require_tokens(), max(experiment.data.filters.max_lengths)
+    def __init__(self, experiment: ExperimentConfig, prepared: PreparedData, distributed: DistributedContext) -> None:
+        training, evaluation = experiment.training, experiment.evaluation
+        self.config = training.validation
+        self.prepared = prepared
+        self.distributed = distributed
+        self.is_compiled = training.compile
+        self.precision = training.precision if distributed.device.type == "cuda" else "float32"
+        self.tokens = training.batch.require_tokens()
+        longest = max(experiment.data.filters.max_lengths)
         self.rows = spread(len(prepared.dev), self.config.max_sentences)
         # The attention of a pair takes memory by the product of its lengths: at most as that of a batch of long ones.
         longest = max(longest, math.isqrt(longest * self.tokens))
@@ -62,20 +73,44 @@ class Validator:
         self.source_limit = model_source_limit(experiment)
         sources = [prepared.dev_sources[row] for row in self.rows]
         search = self.search.model_dump(mode="json", exclude={"lengths": {"length_penalty", "alpha"}})
-        settings = evaluation.model_dump(mode="json"), config.label_smoothing, search, self.source_limit.max_tokens
+        settings = evaluation.model_dump(mode="json"), training.label_smoothing, search, self.source_limit.max_tokens
         self.digest = sha256_json([sources, self.references, *settings])
 
+    def rank_again(self, state: TrainState, checkpoints: list[Checkpoint]) -> tuple[TrainState, list[str]]:
+        """Notes for the log, and the state: by another metric, or settings of scores, with the best of the checkpoints.
+
+        Checkpoints without comparable scores are not ranked. Patience restarts.
+        """
+        metric = self.config.metric
+        warnings = self.metrics.warnings([] if metric == "loss" else [metric])
+        notes = [line for line in [self.metrics.note, *warnings] if line]
+        if (state.metric, state.validation_digest) == (metric, self.digest):
+            return state, notes
+        comparable = comparable_checkpoints(checkpoints, metric, self.digest)
+        best = next((c.train_state for c in best_checkpoints(comparable, 1, metric)), TrainState())
+        if checkpoints:
+            reason = f"the metric is {metric} and was {state.metric}"
+            if metric == state.metric:
+                reason = "the dev set, or the settings of scores, have changed"
+            result = f"the best is update {best.update:,}" if best.update else "there is no best one yet"
+            notes.append(f"checkpoints are ranked again, and patience restarts ({reason}): {result}")
+        if others := [f"{c.train_state.update:,}" for c in checkpoints if c not in comparable]:
+            notes.append(f"warning: not ranked, without a comparable {metric}: update {', '.join(others)}")
+        state = replace(state, metric=metric, validation_digest=self.digest)
+        state = replace(state, best_value=best.scores, best_update=best.update)
+        return replace(state, validations_since_best=0, validations_since_lr_drop=0, zero_bleu=0), notes
+
     @torch.no_grad()
-    def validate(self, objective: TrainingLoss) -> ValidationResult:
+    def validate(self, loss_module: TrainingLoss) -> ValidationResult:
         """Scores of a model, computed by all processes together."""
-        was_training = objective.training
-        objective.eval()
+        was_training = loss_module.training
+        loss_module.eval()
         # Without gradients, and with padded batches, the model would be compiled again, for a minute or two.
-        stance = torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
-        with autocast(self.precision, self.world.device), stance:
-            scores = self._losses(objective)
-            translations = self._translate(objective) if math.isfinite(scores["loss"]) else {}
-        objective.train(was_training)
+        stance = torch.compiler.set_stance("force_eager") if self.is_compiled else nullcontext()
+        with autocast(self.precision, self.distributed.device), stance:
+            scores = self._losses(loss_module)
+            translations = self._translate(loss_module) if math.isfinite(scores["loss"]) else {}
+        loss_module.train(was_training)
         if self.config.metric == "loss" or not translations:
             return ValidationResult(scores, None, translations)
         hypotheses = [translations[row] for row in self.rows]
@@ -92,25 +127,50 @@ class Validator:
             for row in self.samples
         )
 
-    def _losses(self, objective: TrainingLoss) -> dict[str, float]:
+    def _losses(self, loss_module: TrainingLoss) -> dict[str, float]:
         smoothed = likelihood = num_tokens = 0.0
         batches = plan_batches(self.pairs.lengths, tokens=self.tokens, seed=0, epoch=0)
-        for batch in batches[self.world.rank :: self.world.size]:
-            loss = objective(make_batch(self.pairs, batch).to(self.world.device))
+        for batch in batches[self.distributed.rank :: self.distributed.size]:
+            loss = loss_module(make_batch(self.pairs, batch).to(self.distributed.device))
             smoothed += float(loss.loss)
             likelihood += float(loss.negative_log_likelihood)
             num_tokens += float(loss.num_target_tokens)
-        smoothed, likelihood, num_tokens = self.world.all_reduce_sum(smoothed, likelihood, num_tokens)
+        smoothed, likelihood, num_tokens = self.distributed.all_reduce_sum(smoothed, likelihood, num_tokens)
         return {"loss": smoothed / num_tokens, "perplexity": math.exp(min(likelihood / num_tokens, 700.0))}
 
-    def _translate(self, objective: TrainingLoss) -> dict[int, str]:
-        rows = self.translated[self.world.rank :: self.world.size]
+    def _translate(self, loss_module: TrainingLoss) -> dict[int, str]:
+        rows = self.translated[self.distributed.rank :: self.distributed.size]
         source, target = self.prepared.source, self.prepared.target
-        translator = Translator(objective.model, source, target, self.search, source_limit=self.source_limit)
+        translator = Translator(loss_module.model, source, target, self.search, source_limit=self.source_limit)
         lines = [self.prepared.dev_sources[row] for row in rows]
         translations = translator.translate_iterable(lines, checker=InputChecker())
         texts = {row: translation.text for row, translation in zip(rows, translations, strict=True)}
-        return {row: text for part in self.world.all_gather(texts) for row, text in part.items()}
+        return {row: text for part in self.distributed.all_gather(texts) for row, text in part.items()}
+
+
+def state_after_validation(
+    state: TrainState, scores: dict[str, float], training: TrainingConfig
+) -> tuple[TrainState, bool]:
+    """The state after a validation, and True for the best so far: of equal ones the newest.
+
+    Equal ones do not reset patience. A plateau lowers the learning rate, if that is its schedule.
+    """
+    metric, schedule = training.validation.metric, training.lr_schedule
+    current, best = rank(scores, metric), rank(state.best_value, metric) if state.best_value else None
+    is_best, is_better = best is None or current >= best, best is None or current > best
+    is_zero = metric == "bleu" and scores["bleu"] < ZERO_BLEU and is_better  # with a lower loss
+    since_drop = 0 if is_better else state.validations_since_lr_drop + 1
+    is_plateau = schedule.kind == "plateau" and since_drop >= schedule.patience
+    state = replace(
+        state,
+        last_validated_update=state.update,
+        scores=scores,
+        validations_since_best=0 if is_better else state.validations_since_best + 1,
+        validations_since_lr_drop=0 if is_plateau else since_drop,
+        num_lr_drops=state.num_lr_drops + is_plateau,
+        zero_bleu=state.zero_bleu + 1 if is_zero else 0,
+    )
+    return (replace(state, best_value=scores, best_update=state.update) if is_best else state), is_best
 
 
 def split_pairs(corpus: Corpus, rows: Sequence[int], max_length: int) -> Iterator[tuple[list[int], list[int]]]:

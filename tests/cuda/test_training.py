@@ -18,8 +18,7 @@ from seq2attn.models import ModelConfig, build_model
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.gradient_accumulation import GradientAccumulator
-from seq2attn.training.memory_check import MIN_TOKENS, find_max_tokens
+from seq2attn.training.memory import MIN_TOKENS, MemoryTrial
 from tests.cuda import DEVICE, MARKS
 from tests.laws.small import MODELS, content, metrics, trained
 
@@ -60,18 +59,17 @@ def test_the_largest_batch_fits_and_a_larger_one_frees_its_memory(precision):
     objective, config = TrainingLoss(model).train(), TrainingConfig(precision=precision)
     optimizer, world = config.optimizer.build(parameter_groups(model, {})), DistributedContext(0, 1, DEVICE)
     corpus = Corpus.from_pairs([([4] * 7, [5] * 7)] * 10**6, 20)
-    gradients = GradientAccumulator(config, objective, world, None)
+    trial = MemoryTrial(config, objective, optimizer, world)
     objective(make_batch(corpus, np.arange(8)).to(DEVICE)).loss.backward()  # cuBLAS keeps a workspace for each thread
     objective.zero_grad(set_to_none=True)
     before = torch.cuda.memory_allocated()
     total = torch.cuda.get_device_properties(DEVICE).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, (before + 2**30) / total))
     try:
-        tokens = find_max_tokens(config, objective, optimizer, corpus, np.arange(10**6), world)
+        tokens = trial.find_max_tokens(corpus, np.arange(10**6))
         assert MIN_TOKENS < tokens < 10**6 * 8 / MIN_UPDATES
         for size, fits in ((tokens, True), (8 * tokens, False)):
-            (part,) = gradients.make_micro_batches(corpus, [np.arange(size // 8)])
-            assert gradients.fits_in_memory(part, None) == fits
+            assert trial.fits(corpus, np.arange(size // 8)) == fits
             assert torch.cuda.memory_allocated() - before < 2**24
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -9,19 +9,23 @@ import torch
 import torch._dynamo
 
 from seq2attn.config.load import load
-from seq2attn.data.collate import collate
+from seq2attn.data.collate import collate, make_micro_batches
 from seq2attn.data.corpus import Corpus
+from seq2attn.data.prepare import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.nn.device import configure_cuda
+from seq2attn.optim.lr_schedules import ConstantScheduleConfig
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.gradient_accumulation import GradientAccumulator, UpdateInputs
-from seq2attn.training.nonfinite import AttemptedUpdate, NonFiniteGuard, nonfinite_flag
-from seq2attn.training.train_state import zero_metrics
+from seq2attn.training.loop import Trainer
+from seq2attn.training.metrics_logger import MetricsLogger
+from seq2attn.training.session import Session, StopRequest
+from seq2attn.training.train_state import TrainState
 from tests.cuda import DEVICE, MARKS, launches, relative_distance
+from tests.laws.small import trained
 from tests.laws.test_compiled import random_pairs
 from tests.laws.test_packed import loss_and_gradients, objective
 
@@ -38,66 +42,61 @@ def random_corpus(count, tokens, vocabulary=8_000):
 
 
 class Updates:
-    """Updates of a config of the benchmark, without a run."""
+    """Updates of a config of the benchmark, with the dev set of another run."""
 
-    def __init__(self, name, vocabulary=8_000, **training):
+    def __init__(self, folder, name, vocabulary=8_000, **training):
+        run = trained(folder, "run", max_duration=["1 update"])
         experiment = load(BENCH / f"{name}.yaml", ExperimentConfig)
-        self.config = TrainingConfig.model_validate({**experiment.training.model_dump(), **training})
-        self.world = DistributedContext(0, 1, DEVICE)
+        config = TrainingConfig.model_validate({**experiment.training.model_dump(), **training})
+        config = config.model_copy(update={"lr_schedule": ConstantScheduleConfig(kind="constant")})
         configure_cuda(DEVICE, tf32=True)
         model = build_model(experiment.model, vocabulary, vocabulary).to(DEVICE)
-        self.objective = TrainingLoss(model, 0.1).train()
-        self.optimizer = self.config.optimizer.build(parameter_groups(model, {}))
-        self.gradients = GradientAccumulator(self.config, self.objective, self.world, None)
-        self.guard = NonFiniteGuard(5, self.optimizer, self.world, None)
-        self.metrics = zero_metrics(DEVICE)
+        optimizer = config.optimizer.build(parameter_groups(model, {}))
+        logger = MetricsLogger(run, is_main_process=False, since=None, tensorboard=False)
+        session = Session(run, DistributedContext(0, 1, DEVICE), logger, StopRequest())
+        parts = load_prepared(run.folder), TrainingLoss(model, 0.1).train(), optimizer, TrainState(), session
+        self.trainer = Trainer(experiment.model_copy(update={"training": config}), *parts)
 
     def parts(self, corpus):
-        return self.gradients.make_micro_batches(corpus, [np.arange(len(corpus))])
+        packed = self.trainer.training.batch.padding_free
+        return make_micro_batches(corpus, [np.arange(len(corpus))], packed=packed, pinned=True)
 
-    def update(self, corpus, parts):
-        work = UpdateInputs(1, corpus, parts, float(sum(part.num_target_tokens for part in parts)), 7, None)
-        sums, parts, count = self.gradients.accumulate(work)
-        norm = torch.nn.utils.clip_grad_norm_(self.objective.parameters(), 1.0)
-        loss = sums.loss / count
-        flag = nonfinite_flag(loss, norm)
-        self.guard.step(AttemptedUpdate(1, 1e-3, np.arange(len(corpus)), count, loss, norm, flag))
-        self.optimizer.zero_grad(set_to_none=True)
-        self.metrics.update(sums, norm, flag)
+    def update(self, parts):
+        self.trainer._update(parts, None)
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["t", "r1"])
-def test_an_update_does_not_synchronize(name, packed):
+def test_an_update_does_not_synchronize(corpus, name, packed):
     if packed and name == "r1":
         pytest.xfail("RNNs have no padding-free batches")
-    updates = Updates(name, batch={"tokens": 4096, "padding_free": packed})
-    corpus = random_corpus(60, 14)
-    parts = updates.parts(corpus)
-    updates.update(corpus, parts)  # one-time initialization may synchronize
+    updates = Updates(corpus, name, batch={"tokens": 4096, "padding_free": packed})
+    pairs = random_corpus(60, 14)
+    parts = updates.parts(pairs)
+    updates.update(parts)  # one-time initialization may synchronize
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        updates.update(corpus, parts)
+        updates.update(parts)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize(("packed", "most"), [(False, 1_700), (True, 1_700)])
-def test_an_update_of_the_base_transformer_is_few_launches(packed, most):
-    updates = Updates("transformer-base", batch={"tokens": 24_000, "padding_free": packed})
-    corpus = random_corpus(1_600, 14)
-    parts = updates.parts(corpus)
-    updates.update(corpus, parts)
-    assert 500 < launches(lambda: updates.update(corpus, parts)) < most
+def test_an_update_of_the_base_transformer_is_few_launches(corpus, packed, most):
+    updates = Updates(corpus, "transformer-base", batch={"tokens": 24_000, "padding_free": packed})
+    pairs = random_corpus(1_600, 14)
+    parts = updates.parts(pairs)
+    updates.update(parts)
+    assert 500 < launches(lambda: updates.update(parts)) < most
 
 
-def test_attention_is_not_cudnns():
+def test_attention_is_not_cudnns(corpus):
     """cuDNN builds a plan for each new shape."""
-    updates = Updates("t", batch={"tokens": 4096})
-    corpus = random_corpus(60, 14)
+    updates = Updates(corpus, "t", batch={"tokens": 4096})
+    pairs = random_corpus(60, 14)
     with torch.profiler.profile() as profile:
-        updates.update(corpus, updates.parts(corpus))
+        updates.update(updates.parts(pairs))
         torch.cuda.synchronize()
     names = {event.key for event in profile.key_averages()}
     assert any("attention" in name for name in names)

@@ -12,9 +12,9 @@ from seq2attn.decoders.bridge import RecurrentDecoderBaseConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoder
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
-from seq2attn.training.trainer import derive_seed
+from seq2attn.training.train_state import update_seed
 
-UPDATES = {derive_seed(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}
+UPDATES = {update_seed(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}
 """Update and rank of a training by the random seed that it sets."""
 
 

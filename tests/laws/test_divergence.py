@@ -15,7 +15,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors, unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.training import nonfinite, trainer
+from seq2attn.training import loop, nonfinite
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.nonfinite import DivergedError
 from tests.laws.small import BAHDANAU, MODELS, assert_same, content, last_state, last_weights, log_of, metrics, trained
@@ -149,7 +149,7 @@ def test_skips_are_counted_over_an_interruption(corpus):
 
 @pytest.mark.parametrize("time_limit", [None, "0.001 seconds"])
 def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, monkeypatch, time_limit):
-    monkeypatch.setattr(trainer, "all_finite", lambda model, optimizer: False)
+    monkeypatch.setattr(loop, "all_finite", lambda model, optimizer: False)
     options = {"max_duration": ["2 updates"], "validation": {"every": "1 update"}, "time_limit": time_limit}
     message, run = diverge(corpus, "run", **options)
     assert "weights or dev loss are not finite. Update 1:" in message

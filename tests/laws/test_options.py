@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import TypeAdapter
 
 from seq2attn.data.batch_planner import plan_batches
-from seq2attn.data.collate import IGNORE_INDEX, collate
+from seq2attn.data.collate import IGNORE_INDEX, collate, make_micro_batches
 from seq2attn.data.prepare import load_prepared
 from seq2attn.losses.scheduled_sampling import ScheduledSamplingConfig
 from seq2attn.losses.training_loss import TrainingLoss
@@ -22,11 +22,11 @@ from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.interruption import StopRequest
+from seq2attn.training.loop import Trainer
 from seq2attn.training.metrics_logger import MEASUREMENTS, MetricsLogger
 from seq2attn.training.minimum_risk import build_loss
-from seq2attn.training.train_state import TrainState
-from seq2attn.training.trainer import Trainer, derive_seed
+from seq2attn.training.session import Session, StopRequest
+from seq2attn.training.train_state import TrainState, update_seed
 from seq2attn.training.validation import Validator
 from tests.laws.parts import model
 from tests.laws.small import (
@@ -97,11 +97,15 @@ def test_the_learning_rate_follows_epochs_or_updates(corpus):
         assert line["learning_rate"] == pytest.approx(0.01 * 16**-0.5 * min(n**-0.5, n * 2**-1.5))
 
 
-def trainer_of(run, objective, state, rank=0):
+def trainer_of(run, loss_module, state, rank=0):
     logger = MetricsLogger(run, is_main_process=False, since=None, tensorboard=False)
-    parts = objective, torch.optim.SGD(parameter_groups(objective, {}), lr=0.1), state
-    context = DistributedContext(rank, 1, torch.device("cpu"))
-    return Trainer(run.load_config(), run, load_prepared(run.folder), *parts, context, logger, StopRequest())
+    session = Session(run, DistributedContext(rank, 1, torch.device("cpu")), logger, StopRequest())
+    optimizer = torch.optim.SGD(parameter_groups(loss_module, {}), lr=0.1)
+    return Trainer(run.load_config(), load_prepared(run.folder), loss_module, optimizer, state, session)
+
+
+def micro_batches_of(corpus, update):
+    return make_micro_batches(corpus, update, packed=False, pinned=False)
 
 
 def test_an_update_has_the_methods_of_its_config_its_number_and_the_baseline_so_far(corpus):
@@ -113,12 +117,12 @@ def test_an_update_has_the_methods_of_its_config_its_number_and_the_baseline_so_
     objective = build_loss(run.load_model()[0], run.load_config(), prepared).train()
     expected = TrainingLoss(deepcopy(objective.model), 0.1, None, 2.0, ScheduledSamplingConfig(**sampling)).train()
     trainer = trainer_of(run, objective, TrainState(update=2, reinforce_baseline=-2.0))
-    (part,) = trainer.accumulator.make_micro_batches(prepared.train.corpus, [np.arange(9)])
-    trainer._update(prepared.train.corpus, [part])
-    torch.manual_seed(derive_seed(1, 3, 0))
+    (part,) = micro_batches_of(prepared.train.corpus, [np.arange(9)])
+    trainer._update([part], None)
+    torch.manual_seed(update_seed(1, 3, 0))
     with torch.autocast("cpu", torch.bfloat16):
         loss = expected(part.batch, -2.0, 3).loss
-    (loss / part.num_target_tokens).backward()
+    (loss / len(part.batch.label_index)).backward()
     for one, other in zip(objective.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(one, other - other.grad)
 
@@ -143,7 +147,7 @@ def test_the_time_is_the_mean_over_processes(corpus, monkeypatch):
     """Here the other process has none to add."""
     run = trained(corpus, "run", max_duration=["1 update"])
     trainer = trainer_of(run, TrainingLoss(run.load_model()[0]), TrainState())
-    trainer.world = DistributedContext(0, 2, torch.device("cpu"))
+    trainer.distributed = DistributedContext(0, 2, torch.device("cpu"))
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_, **__: None)
     trainer.clock -= 7200
     trainer._update_clock()
@@ -157,7 +161,7 @@ def test_each_update_of_each_seed_and_process_has_its_own_dropout(corpus, monkey
         run = trained(corpus, f"seed-{seed}", seed=seed, batch={"tokens": 200}, max_duration=["3 updates"])
     trainer = trainer_of(run, TrainingLoss(run.load_model()[0]), TrainState(), rank=1)
     train = trainer.prepared.train.corpus
-    trainer._update(train, trainer.accumulator.make_micro_batches(train, [np.arange(9)]))
+    trainer._update(micro_batches_of(train, [np.arange(9)]), None)
     of_updates = [seed for seed in seeds if seed not in (1, 2)]  # the others are of the initial weights
     assert len(of_updates) == len({*of_updates}) == 3 + 3 + 1
 

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from tqdm import tqdm
 
 from seq2attn.config.duration import Duration
 from seq2attn.data.batch_planner import plan_batches
@@ -17,8 +18,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from seq2attn.training.gradient_accumulation import GradientAccumulator
-from seq2attn.training.metrics_logger import MetricsLogger
+from seq2attn.training.memory import MemoryTrial
 from seq2attn.training.train_state import TrainState, fraction_done, is_due
 from seq2attn.training.validation import Validator
 from tests.laws.small import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
@@ -74,7 +74,7 @@ def test_the_time_of_training_includes_segmentation_and_validation_once(corpus, 
 
     slow(TrainingSet, "epoch_corpus", 3600)
     slow(Validator, "validate", 60)
-    slow(GradientAccumulator, "fits_in_memory", 9 * 3600)  # which does not count
+    slow(MemoryTrial, "fits", 9 * 3600)  # which does not count
     monkeypatch.setattr(time, "monotonic", lambda: now() + sum(seconds))
     validation = {"every": "1 hour", "metric": "loss"}
     run = trained(corpus, "run", max_duration=["2 epochs", "9 hours"], validation=validation)
@@ -98,7 +98,7 @@ def test_a_report_is_the_mean_over_the_tokens_of_its_updates(corpus):
 def test_the_progress_bar_has_the_speed_of_each_update(corpus, monkeypatch):
     texts, seconds = [], itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
-    monkeypatch.setattr(MetricsLogger, "update_progress", lambda _, text: texts.append(text))
+    monkeypatch.setattr(tqdm, "set_postfix_str", lambda _, text, refresh: texts.append(text))
     trained(corpus, "run", max_duration=["6 updates"], report_every=2)
     speeds = [int(text.partition(" target tokens/s")[0]) for text in texts]
     assert len(speeds) == 6 and all(speeds)

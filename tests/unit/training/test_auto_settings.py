@@ -16,9 +16,15 @@ from seq2attn.optim.lr_schedules import (
     NoamScheduleConfig,
     SchedulePoint,
 )
-from seq2attn.training.auto_settings import BATCH_TOKENS, MIN_UPDATES, has_auto, resolve_auto, time_limit_warning
+from seq2attn.training.auto_settings import (
+    BATCH_TOKENS,
+    MIN_UPDATES,
+    has_auto,
+    plan_updates,
+    resolve_auto,
+    time_limit_warning,
+)
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.gradient_accumulation import plan_updates
 from seq2attn.training.train_state import TrainState
 from tests.laws.small import (
     assert_same,

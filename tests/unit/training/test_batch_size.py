@@ -12,7 +12,7 @@ from seq2attn.models import build_model
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.distributed import init_distributed
-from seq2attn.training.memory_check import MIN_TOKENS, SAFETY_MARGIN, find_max_tokens, largest_that_fits
+from seq2attn.training.memory import MIN_TOKENS, SAFETY_MARGIN, MemoryTrial, largest_that_fits
 from tests.laws.small import BAHDANAU, MODELS, content
 
 
@@ -38,7 +38,7 @@ def fit(tmp_path, pairs, training=None, repeat=1, **limits):
     objective.model.encoder.register_forward_hook(lambda *_: trials.append(torch.is_autocast_enabled("cpu")))
     rows = np.repeat(np.arange(pairs), repeat)
     with init_distributed(torch.device("cpu")) as world:
-        tokens = find_max_tokens(training, objective, optimizer, corpus, rows, world)
+        tokens = MemoryTrial(training, objective, optimizer, world).find_max_tokens(corpus, rows)
     assert all(parameter.grad is None for parameter in objective.parameters()) and not optimizer.state
     return tokens, trials
 
@@ -67,5 +67,5 @@ def test_trials_are_padded_or_packed_as_in_the_training(tmp_path, padding_free):
     corpus, batches = Corpus.from_pairs([([4] * 7, [5] * 7)] * 50_000, 20), []
     objective.register_forward_pre_hook(lambda _, arguments: batches.append(arguments[0]))
     with init_distributed(torch.device("cpu")) as world:
-        find_max_tokens(training, objective, optimizer, corpus, np.arange(50_000), world)
+        MemoryTrial(training, objective, optimizer, world).find_max_tokens(corpus, np.arange(50_000))
     assert batches and all((len(batch.source) == 1) == padding_free for batch in batches)

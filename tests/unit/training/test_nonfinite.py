@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from seq2attn.training.nonfinite import all_finite, nonfinite_flag
+from seq2attn.training.nonfinite import all_finite
+from seq2attn.training.train_state import nonfinite_flag
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.optim.ema import WeightAverage
 from seq2attn.optim.optimizers import OptimizerConfig, parameter_groups
-from seq2attn.training.memory_check import reserve_optimizer_memory
+from seq2attn.training.memory import reserve_optimizer_memory
 
 KINDS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "adadelta": torch.optim.Adadelta}
 ADAM = {"lr": 1e-3, "betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": 0.0}

@@ -1,4 +1,4 @@
-"""Interruption of a session between two updates: by SIGTERM, SIGHUP, Ctrl-C or the time limit."""
+"""A session of a training: its run, processes and logs, and its end between two updates by a signal or a time limit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Self
 
 from seq2attn.config.duration import Duration
+from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.metrics_logger import MetricsLogger
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 EX_TEMPFAIL = 75
@@ -61,3 +65,13 @@ class StopRequest:
 def stop_reason(code: int) -> str:
     """The signal or config key behind an exit code."""
     return "training.time_limit" if code == EX_TEMPFAIL else signal.Signals(code - 128).name
+
+
+@dataclass(frozen=True)
+class Session:
+    """Values that the parts of a training share in this process."""
+
+    run: RunDirectory
+    distributed: DistributedContext
+    logger: MetricsLogger
+    stop: StopRequest

@@ -1,0 +1,151 @@
+"""The checkpoints of a training and its weights for translation: saved, published, pruned and averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.io.files import remove_temporary
+from seq2attn.io.weights import copy_weights, unique_state_dict
+from seq2attn.losses.training_loss import TrainingLoss
+from seq2attn.models.build import Vocabularies
+from seq2attn.nn.lora import merge_adapters, remove_adapters
+from seq2attn.optim.ema import WeightAverage
+from seq2attn.training.checkpoints.averaging import average_weights, load_merged, newest_checkpoints
+from seq2attn.training.checkpoints.checkpoint import Checkpoint, save_checkpoint
+from seq2attn.training.checkpoints.retention import (
+    best_checkpoints,
+    comparable_checkpoints,
+    prune,
+    validated_checkpoints,
+)
+from seq2attn.training.session import Session
+from seq2attn.training.train_state import TrainState
+from seq2attn.training.validation import Validator, format_scores
+
+
+class CheckpointKeeper:
+    """Keeps checkpoints and the weights for translation, which the main process writes; the others wait for it."""
+
+    def __init__(
+        self,
+        training: TrainingConfig,
+        vocabularies: Vocabularies,
+        loss_module: TrainingLoss,
+        optimizer: torch.optim.Optimizer,
+        average: WeightAverage | None,
+        session: Session,
+    ) -> None:
+        self.config = training.checkpoints
+        self.metric = training.validation.metric
+        self.vocabularies = vocabularies
+        self.model = loss_module.model
+        self.loss_module = loss_module
+        self.optimizer = optimizer
+        self.average = average
+        self.run = session.run
+        self.distributed = session.distributed
+        self.logger = session.logger
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """The model with the weights for translation: the averages, if there are any."""
+        return nullcontext() if self.average is None else self.average.applied()
+
+    def recover(self, state: TrainState, *, is_changed: bool) -> None:
+        """Complete what a kill interrupted after the checkpoint that training resumes from.
+
+        `is_changed`: the best checkpoint is that of another metric, or of other settings of scores, than before.
+        """
+        if self.average is not None:
+            self.average.swap()  # a checkpoint has the averages in the place of the weights
+        if self.distributed.is_main_process:
+            best = [c for c in validated_checkpoints(self.run.folder) if c.train_state.update == state.best_update]
+            if best and (is_changed or not self.run.weights_cover_checkpoint(best[0].folder.name, self.metric)):
+                self._publish(load_merged(best[0]), best, state.best_value)
+            remove_temporary(self.run.folder, keep_folders=True)  # an `export` may be at work in them
+            self._prune(state)
+        self.distributed.barrier()  # the others may read the weights next
+
+    def save_validated(self, state: TrainState, *, is_best: bool) -> None:
+        """Save a checkpoint of a validation, within `averaged`; the best weights are those for translation."""
+        if self.distributed.is_main_process:
+            checkpoint = self._save(state)
+            if is_best:
+                self._publish(merge_adapters(unique_state_dict(self.model)), [checkpoint], state.scores)
+            self._prune(state)
+        self.distributed.barrier()
+
+    def save_interrupted(self, state: TrainState) -> None:
+        """Save a checkpoint at an interruption, without validation.
+
+        Before the first validation its weights are used for translation, as there are no others.
+        """
+        if self.distributed.is_main_process:
+            with self.averaged():
+                checkpoint = self._save(state)
+                if not state.last_validated_update:
+                    self._publish(merge_adapters(unique_state_dict(self.model)), [checkpoint], {})
+            if not state.last_validated_update:
+                self.logger.log_session(
+                    f"no validation yet: until there is one, the weights for translation are those of update"
+                    f" {state.update:,}, of unknown quality"
+                )
+            self._prune(state)
+        self.distributed.barrier()
+
+    def finalize(self, state: TrainState, validator: Validator) -> str:
+        """Average checkpoints at the end of training, if configured.
+
+        Returns the origin of the weights for translation, with their scores if these are known.
+        """
+        if self.config.average == "none":
+            names = self.run.weights_origin()["checkpoints"]
+            if len(names) > 1:
+                return f"the mean of {len(names)} checkpoints by `seq2attn average`"
+            known = f" ({format_scores(state.best_value)})" if int(names[0]) == state.best_update else ""
+            return f"update {int(names[0]):,}{known}"
+        is_last, keep_last = self.config.average == "last", self.config.keep_last
+        chosen = newest_checkpoints(self.run, keep_last) if is_last else self._best(state)
+        if is_last and len(chosen) < min(keep_last, len(validated_checkpoints(self.run.folder))):
+            self.logger.log("warning: the mean is of the checkpoints since the last one that was removed")
+        weights = average_weights(chosen)
+        remove_adapters(self.model)
+        copy_weights(self.model, weights, self.run.weights_path)
+        scores = validator.validate(self.loss_module).scores
+        origin = f"the mean of {len(chosen)} checkpoints ({format_scores(scores)})"
+        self.logger.log(origin)
+        if self.distributed.is_main_process:
+            self._publish(weights, chosen, scores, average=self.config.average)
+        self.distributed.barrier()
+        return origin
+
+    def _save(self, state: TrainState) -> Checkpoint:
+        log_sizes = self.logger.log_sizes()
+        return save_checkpoint(self.run.folder, self.model, self.vocabularies, self.optimizer, state, log_sizes)
+
+    def _prune(self, state: TrainState) -> None:
+        prune(self.run.folder, self._best(state), keep_last=self.config.keep_last)
+
+    def _best(self, state: TrainState) -> list[Checkpoint]:
+        validated = validated_checkpoints(self.run.folder)
+        comparable = comparable_checkpoints(validated, self.metric, state.validation_digest)
+        return best_checkpoints(comparable, max(1, self.config.keep_best), self.metric)
+
+    def _publish(
+        self,
+        weights: Mapping[str, Tensor],
+        checkpoints: list[Checkpoint],
+        scores: dict[str, float],
+        *,
+        average: str | None = None,
+    ) -> None:
+        names = [checkpoint.folder.name for checkpoint in checkpoints]
+        origin: dict[str, Any] = {"checkpoints": names, "metric": self.metric, "scores": scores}
+        if average is not None:
+            origin["average"] = average
+        self.run.save_model(weights, self.vocabularies, origin)
