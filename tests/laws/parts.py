@@ -1,11 +1,8 @@
 """Tables of all components, for the laws: a new component adds a row."""
 
 import itertools
-import random
-from collections.abc import Iterable
 from typing import Any
 
-import pytest
 import torch
 from pydantic import TypeAdapter
 from torch import Tensor
@@ -113,6 +110,9 @@ FIXED = {
     "fixed-lstm": {"kind": "fixed-context", "cell": "lstm", "dim": WIDTH, "layers": 2},
 }
 EVERY_DECODER = [*DECODERS, *FIXED]
+REPRESENTATIVE = ["luong-feeding", "transformer-rotary", "ssru", "convolutional", "fixed-lstm"]
+"""A decoder of each family."""
+OTHER_DECODERS = {*EVERY_DECODER, "transformer-relative"} - {*REPRESENTATIVE}
 STATEFUL = [("coverage", "local-m"), ("coverage-2-heads", "monotonic")]
 """Attention with a state."""
 ATTENTIONS = [*itertools.product(SCORES, ["global"]), *itertools.product(["multi-head"], ALIGNS), STATEFUL[-1]]
@@ -133,19 +133,6 @@ PAIRS = [
 """Each encoder with a decoder of each family, and each decoder with an encoder of each."""
 PAIRS = list(dict.fromkeys(PAIRS))
 BATCH = collate([([4, 5, 6], [5, 6, 7, 8]), ([4], [9]), ([7, 8, 9, 10, 3], [4, 4])])
-
-
-def covering(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Rows for `parametrize`: some that together have each value of each column, and the others for the slow tests."""
-    listed = list(rows)
-    covered, quick = set[tuple[int, Any]](), set[int]()
-    for number in random.Random(0).sample(range(len(listed)), len(listed)):
-        values = {*enumerate(listed[number])}
-        if not values <= covered:
-            covered |= values
-            quick.add(number)
-    slow = pytest.mark.slow
-    return [pytest.param(*row, marks=() if number in quick else slow) for number, row in enumerate(listed)]
 
 
 def config(

@@ -21,13 +21,13 @@ from tests.laws.parts import (
     WORDS,
     calm,
     config,
-    covering,
     model,
     rand,
     sources,
     targets,
     tensors,
 )
+from tests.support.marks import covering
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfi
 from seq2attn.search.strategies import NEG_INF, BeamSearch, DiverseBeamSearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.laws.parts import DECODERS, EVERY_DECODER, WORDS, model
+from tests.laws.parts import DECODERS, EVERY_DECODER, REPRESENTATIVE, WORDS, model
 from tests.laws.test_search import RULES, enumerate_paths, limits, markov, penalty, spread_logits
+from tests.support.marks import slow_but
 
 LENGTHS = LengthsConfig(max_length=7)
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]
@@ -93,7 +94,7 @@ def coverage(net, source, tokens):
     return sum(math.log(max(min(each, 1.0), 1e-38)) for each in covered.tolist())
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, DECODERS))
 def test_the_coverage_penalty_is_that_of_forced_decoding(decoder):
     net = spread_logits(model("gru", decoder, "multi-head")).float()
     config = beam(beam_size=4, coverage_penalty=0.7)

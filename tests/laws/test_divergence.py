@@ -38,7 +38,9 @@ def optimizer_of(run):
     return load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
 
 
-@pytest.mark.parametrize("model", [BAHDANAU, MODELS["hard"]], ids=["soft", "hard"])
+@pytest.mark.parametrize(
+    "model", [BAHDANAU, pytest.param(MODELS["hard"], marks=pytest.mark.slow)], ids=["soft", "hard"]
+)
 @pytest.mark.parametrize(("optimizer", "fault"), [*((name, "states") for name in OPTIMIZERS), ("adam", "one gradient")])
 def test_a_skipped_update_changes_nothing(corpus, model, optimizer, fault):
     if model is not BAHDANAU and optimizer not in ("adam", "momentum"):

@@ -13,7 +13,8 @@ from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
-from tests.laws.parts import EVERY_DECODER, WORDS, model
+from tests.laws.parts import EVERY_DECODER, REPRESENTATIVE, WORDS, model
+from tests.support.marks import slow_but
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model does not know", "ignore:.*too many tokens")
 LENGTHS = LengthsConfig(max_length=9)
@@ -36,7 +37,7 @@ def translate(model, search):
     return NativeEngine(model).translate(SOURCES, search, budget=100)
 
 
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
 def test_one_model_and_equal_models_are_the_model(decoder):
     net = spread(model("gru", decoder))
     for search, size in itertools.product(SEARCHES, (1, 2)):

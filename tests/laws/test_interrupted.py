@@ -18,6 +18,7 @@ from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.train import train
 from tests.laws.faults import Slow
 from tests.laws.small import BPE_DROPOUT, MODELS, WORD_TOKENIZERS, assert_same, content, trained
+from tests.support.marks import slow_but
 
 LAST = {"keep_last": 2, "keep_best": 2, "average": "last"}
 BEST = {"keep_last": 1, "keep_best": 2, "average": "best"}
@@ -50,6 +51,7 @@ CASES = {
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
+QUICK = ("recurrent, moving average", "transformer, bpe-dropout, plateau")
 PLAIN = {
     "max_duration": ["13 updates"],
     "report_every": 4,
@@ -79,7 +81,7 @@ def train_in_sessions(folder, run, **options):
     raise AssertionError("no progress")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_but(QUICK, CASES))
 def test_a_training_interrupted_after_every_update_equals_an_uninterrupted_one(corpus, name):
     options = {"tokenizer": WORD_TOKENIZERS, **PLAIN, **CASES[name]}
     whole = trained(corpus, "whole", **options)

@@ -13,8 +13,9 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.search.strategies import BeamSearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.laws.parts import EVERY_DECODER, WORDS, covering, model
+from tests.laws.parts import EVERY_DECODER, OTHER_DECODERS, WORDS, model
 from tests.laws.test_search import RULES, enumerate_paths, limits, markov, penalty, spread_logits
+from tests.support.marks import covering
 
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9], [4, 5, 6]]
 PHRASES = [[[5, 5]], [], [[9, 4, 9], [3], [8, 10]], [[6]], [[7]], []]
@@ -63,7 +64,9 @@ def test_a_wide_beam_finds_the_best_with_all_phrases(seed, phrases):
     )
 
 
-@pytest.mark.parametrize(("decoder", "width"), covering(itertools.product(EVERY_DECODER, [1, 3])))
+@pytest.mark.parametrize(
+    ("decoder", "width"), covering(itertools.product(EVERY_DECODER, [1, 3]), left_out=OTHER_DECODERS)
+)
 def test_every_translation_has_the_phrases(decoder, width):
     """Also in a narrow beam and if they fill the whole translation; without phrases it is that of a plain beam."""
     net = spread_logits(model("gru", decoder)).float()

@@ -12,8 +12,9 @@ from seq2attn.io.weights import copy_weights, load_tensors, unique_state_dict
 from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapters
 from seq2attn.training.checkpoints.averaging import average_run, load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.laws.parts import EVERY_DECODER, calm, covering, model, sources, targets
+from tests.laws.parts import EVERY_DECODER, calm, model, sources, targets
 from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, last_weights, metrics, trained
+from tests.support.marks import covering, slow_but
 
 PAIRS = [("gru", decoder) for decoder in EVERY_DECODER] + [("transformer", "transformer"), ("bert", "luong-feeding")]
 
@@ -63,7 +64,7 @@ def test_every_kernel_sees_the_update(encoder, decoder, dtype, rows):
     assert_near(unique_state_dict(net), unique_state_dict(plain))
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "transformer"])
+@pytest.mark.parametrize("kind", slow_but(["transformer"], ["recurrent", "transformer"]))
 def test_only_the_updates_are_trained_and_the_run_has_merged_weights(corpus, kind):
     old = trained(corpus, "old", model=MODELS[kind], max_duration=["2 updates"])
     options = {

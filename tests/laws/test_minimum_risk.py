@@ -20,8 +20,9 @@ from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary, mark_unknown
 from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
 from seq2attn.training.minimum_risk import MinimumRiskLoss, build_loss, expected_cost, sentence_metric
-from tests.laws.parts import EVERY_DECODER, model
+from tests.laws.parts import EVERY_DECODER, REPRESENTATIVE, model
 from tests.laws.small import BAHDANAU, MODELS, assert_exact_resume, content, log_of, metrics, trained
+from tests.support.marks import slow_but
 
 PAIRS = [([4, 5, 6], [6, 5, 4]), ([7, 8], [8, 9, 10, 7, 5]), ([6], [6])]
 TARGET = WordTokenizer(WordTokenizerConfig(), Vocabulary.from_tokens(["a", "cat", "sees", "the", "old", "dogs", "now"]))
@@ -80,7 +81,7 @@ def test_its_gradient_raises_candidates_that_cost_less_than_expected():
     assert loss(better) < loss(logits)
 
 
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
 def test_the_loss_is_that_of_each_candidate_alone(decoder):
     """In value and gradient, by forced decoding of one pair after the other with a table of logits."""
     training, batch = objective(decoder), collate(PAIRS)
@@ -151,7 +152,8 @@ def test_resuming_is_exact(corpus, name):
     assert_exact_resume(corpus, 4, model=MODELS[name], **options)
 
 
-@pytest.mark.parametrize("alpha", [pytest.param(0.005, marks=pytest.mark.slow), 0.5])
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.005, 0.5])
 def test_training_raises_the_metric_of_samples(alpha):
     training, batch = objective("luong", CHRF(), alpha=alpha, num_samples=30), collate(PAIRS)
     optimizer = torch.optim.Adam(training.model.parameters(), lr=0.02)

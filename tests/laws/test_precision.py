@@ -10,7 +10,8 @@ from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.layers import FeedForward
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
-from tests.laws.parts import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, calm, covering, model
+from tests.laws.parts import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, REPRESENTATIVE, calm, model
+from tests.support.marks import covering, slow_but
 
 ENCODED = [(e, d, "multi-head", "global") for e in ("lstm", "transformer") for d in ("luong", "transformer")]
 
@@ -89,7 +90,7 @@ def test_rnns_of_pytorch_run_in_float32_outside_autocast(encoder, decoder):
     torch.testing.assert_close(half.float(), full, rtol=0.02, atol=0.02)
 
 
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
 def test_a_search_in_bfloat16_has_the_scores_of_float32(decoder, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # a batch for each
     net = model("gru", decoder).float().eval()

@@ -11,8 +11,9 @@ from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfi
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.laws.parts import EVERY_DECODER, WORDS, covering, model
+from tests.laws.parts import EVERY_DECODER, OTHER_DECODERS, WORDS, model
 from tests.laws.test_search import limits, markov, spread_logits
+from tests.support.marks import covering
 
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]
 PREFIXES = [[5, 5], [], [9, 4, 3, 8], [6], [7]]
@@ -50,7 +51,9 @@ def test_patience_does_not_count_impossible_ends(width):
     assert best.scores[0, 0] > float("-inf")
 
 
-@pytest.mark.parametrize(("decoder", "kind"), covering(itertools.product(EVERY_DECODER, SEARCHES)))
+@pytest.mark.parametrize(
+    ("decoder", "kind"), covering(itertools.product(EVERY_DECODER, SEARCHES), left_out=OTHER_DECODERS)
+)
 def test_log_probs_with_a_prefix_are_those_of_forced_decoding(decoder, kind):
     net = spread_logits(model("gru", decoder)).double()
 

@@ -22,6 +22,7 @@ from seq2attn.training.distributed import init_distributed
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import Validator
 from tests.laws.small import assert_same, content, log_of, metrics, trained
+from tests.support.marks import slow_but
 
 NO_PROGRESS = {"kind": "sgd", "lr": 1e-12}
 KEEP = {"keep_last": 9, "keep_best": 2}
@@ -180,7 +181,11 @@ def test_of_equal_validations_the_newest_translates_and_patience_ends(corpus):
 
 @pytest.mark.parametrize(
     ("metric", "options", "warns"),
-    [("bleu", {"checkpoints": KEEP}, True), ("chrf", {}, False), ("bleu", {"optimizer": NO_PROGRESS}, False)],
+    [
+        ("bleu", {"checkpoints": KEEP}, True),
+        pytest.param("chrf", {}, False, marks=pytest.mark.slow),
+        pytest.param("bleu", {"optimizer": NO_PROGRESS}, False, marks=pytest.mark.slow),
+    ],
 )
 def test_with_zero_bleu_the_loss_ranks_and_a_warning_is_logged(corpus, metric, options, warns):
     for name in ("train", "dev"):  # without spaces, sentences are one word of 13a
@@ -207,7 +212,7 @@ def test_with_zero_bleu_the_loss_ranks_and_a_warning_is_logged(corpus, metric, o
 @pytest.mark.parametrize(
     ("other", "ranked", "reason"),
     [
-        ({"metric": "loss"}, range(1, 10), "the metric is loss and was chrf"),
+        pytest.param({"metric": "loss"}, range(1, 10), "the metric is loss and was chrf", marks=pytest.mark.slow),
         (CHRF | {"max_sentences": 2}, [9], "the dev set, or the settings of scores, have changed"),
     ],
 )
@@ -233,7 +238,7 @@ def test_after_a_change_of_scores_and_back_the_best_by_the_current_ones_translat
     ("first", "patience", "last", "rates"),
     [
         # Updates 2 and 4 have no chrF: 6 is the first and the best; others are no better, and 10 and 14 are plateaus.
-        ("loss", 5, 16, [1e-12] * 10 + [1e-13] * 4 + [1e-14] * 2),
+        pytest.param("loss", 5, 16, [1e-12] * 10 + [1e-13] * 4 + [1e-14] * 2, marks=pytest.mark.slow),
         # Update 4 had no better BLEU; 6 is the first without a better chrF, and 8 the second.
         ("bleu", 2, 8, [1e-12] * 8),
     ],
@@ -250,7 +255,7 @@ def test_patience_and_plateaus_restart_at_a_change_of_metric(corpus, first, pati
     assert [text in log_of(run) for text in unranked] == [first == "loss"] * 2
 
 
-@pytest.mark.parametrize("average", ["none", "best"])
+@pytest.mark.parametrize("average", slow_but(["best"], ["none", "best"]))
 @pytest.mark.parametrize("change", [{"validation": every(metric="chrf")}, {"label_smoothing": 0.3}], ids=str)
 def test_an_ended_training_is_validated_by_other_scores(corpus, average, change):
     options = {"validation": every(metric="loss"), "max_duration": ["4 updates"], "checkpoints": {"average": average}}

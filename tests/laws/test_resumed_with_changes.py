@@ -12,6 +12,7 @@ from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 from tests.laws.small import BAHDANAU, assert_same, content, last_weights, log_of, metrics, trained
+from tests.support.marks import slow_but
 
 FIRST = {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}}
 NEXT = {**FIRST, "max_duration": ["4 updates"]}
@@ -58,7 +59,7 @@ def test_a_micro_batch_larger_than_the_automatic_batch(corpus):
     assert "config: `training.batch.tokens` was 256 and is 999" in log_of(run)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adadelta"])
+@pytest.mark.parametrize("kind", slow_but(["sgd"], ["sgd", "adadelta"]))
 def test_another_optimizer_starts_without_a_state(corpus, kind):
     trained(corpus, "run", **FIRST)
     other = {"kind": kind, "lr": 0.1, **({"momentum": 0.9} if kind == "sgd" else {})}
@@ -73,7 +74,10 @@ def test_another_optimizer_starts_without_a_state(corpus, kind):
 
 @pytest.mark.parametrize(
     "change",
-    [{"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9}}, {"ema_decay": 0.5}, {"lr_scales": {"encoder": 0.5}}],
+    [
+        {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9}},
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ({"ema_decay": 0.5}, {"lr_scales": {"encoder": 0.5}})),
+    ],
     ids=str,
 )
 def test_a_change_whose_session_saved_no_checkpoint(corpus, change):

@@ -23,7 +23,18 @@ from seq2attn.search.length_penalty import LengthLimits
 from seq2attn.search.search import search
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.laws.parts import EVERY_DECODER, RELATIVE, WORDS, covering, model, sources, targets, tensors
+from tests.laws.parts import (
+    EVERY_DECODER,
+    OTHER_DECODERS,
+    RELATIVE,
+    REPRESENTATIVE,
+    WORDS,
+    model,
+    sources,
+    targets,
+    tensors,
+)
+from tests.support.marks import covering, slow_but
 
 KINDS = [*EVERY_DECODER, *RELATIVE]
 
@@ -50,7 +61,7 @@ def test_a_named_tuple_stays_one():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("decoder", KINDS)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, KINDS))
 def test_two_continuations_of_a_state_are_independent(decoder, hypotheses=3):
     net = model("gru", decoder)
     memory, state = net.encode(*sources())
@@ -70,7 +81,7 @@ def test_two_continuations_of_a_state_are_independent(decoder, hypotheses=3):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("decoder", KINDS)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, KINDS))
 def test_a_shared_state_equals_decoding_each_hypothesis_alone(decoder, beam_size=3):
     """Hypotheses that continue each other, and sentences that finish."""
     net, random = model("gru", decoder), torch.Generator().manual_seed(5)
@@ -130,7 +141,8 @@ def test_a_state_of_inference_mode_may_be_continued_outside_it():
 
 
 @pytest.mark.parametrize(
-    ("decoder", "strategy"), covering(itertools.product(KINDS, [GreedySearch(), BeamSearch(3, patience=1.0)]))
+    ("decoder", "strategy"),
+    covering(itertools.product(KINDS, [GreedySearch(), BeamSearch(3, patience=1.0)]), left_out=OTHER_DECODERS),
 )
 def test_sentences_that_finish_at_different_steps_equal_each_alone(decoder, strategy, monkeypatch):
     """Also with captured steps: a CUDA graph is imitated, and captured again for fewer rows or more capacity."""
@@ -166,7 +178,8 @@ MODES = [
 
 
 @pytest.mark.parametrize(
-    ("decoder", "kind"), covering(itertools.product(KINDS, ["state", "fixed capacity", "captured", "prepacked"]))
+    ("decoder", "kind"),
+    covering(itertools.product(KINDS, ["state", "fixed capacity", "captured", "prepacked"]), left_out=OTHER_DECODERS),
 )
 def test_a_state_goes_on_in_another_mode(decoder, kind, hypotheses=3):
     """A step writes into tensors of earlier ones, which outside of inference mode none of it may."""

@@ -14,8 +14,9 @@ from seq2attn.models import ModelConfig, build_model
 from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.nn.kernels.cross_entropy import symmetric_kl
 from seq2attn.tokenizers.vocabulary import BOS
-from tests.laws.parts import EVERY_DECODER, calm, model
+from tests.laws.parts import EVERY_DECODER, REPRESENTATIVE, calm, model
 from tests.laws.small import BPE_DROPOUT, MODELS, assert_exact_resume
+from tests.support.marks import slow_but
 
 PAIRS = [([3, 4, 5, 6], [5, 4, 3]), ([6, 5], [3, 3, 4, 6, 7])]
 ALWAYS = ScheduledSamplingConfig(max_probability=1.0, warmup_updates=0)
@@ -26,7 +27,7 @@ def hidden_of(net, batch):
     return net(batch.source, batch.source_mask, batch.target).hidden.flatten(0, 1)[batch.label_index]
 
 
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
 def test_r_drop_is_the_mean_of_two_passes_and_their_divergence(decoder):
     net, batch = model("transformer", decoder).train(), collate(PAIRS)
     net.target_embedding.dropout.p = 0.3
@@ -44,7 +45,7 @@ def test_r_drop_is_the_mean_of_two_passes_and_their_divergence(decoder):
     torch.testing.assert_close(*map(vars, calm_losses))
 
 
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
 def test_sampled_inputs_are_the_predictions_of_the_token_before(decoder):
     net, batch = calm(model("transformer", decoder)), collate(PAIRS)
     predictions = net.log_probs(net(batch.source, batch.source_mask, batch.target).hidden).argmax(-1)

@@ -19,6 +19,7 @@ from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfi
 from seq2attn.search.translate_ids import Hypothesis, SearchModel, TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.safe.untrained import change_weights
+from tests.support.marks import slow_but
 from tests.unit.pretrained.test_huggingface_target import make_run
 
 SOURCES = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [14], [15, 16, 17, 18], [6, 5, 19, 20, 21], [7, 7, 8, 9]]
@@ -57,6 +58,7 @@ REFUSED = {
     },
 }
 REFUSED["transformers"] = REFUSED["ctranslate2"] | {"length_penalty"}
+QUICK = {"max_length_ratio", "prefixes", "no_repeat_ngram_size", "beam_size", "phrases", "seed"}
 WITHOUT_EFFECT = {"min_length", "min_length_ratio"}
 """Of this model, whose translations never end early."""
 
@@ -137,7 +139,7 @@ def penalties(output: list[list[Hypothesis]]) -> list[float]:
     return [one.log_prob / one.score for one, *_ in output]
 
 
-@pytest.mark.parametrize("argument", ARGUMENTS)
+@pytest.mark.parametrize("argument", slow_but(QUICK, ARGUMENTS))
 def test_each_argument_arrives_or_is_refused(engines: dict[str, Engine], argument: str) -> None:
     arguments = ARGUMENTS[argument]
     is_beam = arguments["search"].kind == "beam"

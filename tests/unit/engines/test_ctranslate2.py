@@ -23,6 +23,7 @@ from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfi
 from seq2attn.search.translate_ids import TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, Vocabulary
 from tests.laws.parts import MODERN, T5
+from tests.support.marks import slow_but
 
 SIZE = 24
 SOURCE, TARGET = (Vocabulary.from_tokens([f"{side}{number}" for number in range(SIZE - 4)]) for side in "st")
@@ -54,6 +55,7 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "modern": {"both": MODERN | {"position_encoding": "rotary"}, "embeddings": {"tie": "all"}},
     "odd width": {"embeddings": {"dim": 15}, "both": {"heads": 3}, "score": {"heads": 3}},
 }
+QUICK = {"one of each", "relative positions", "groups of different sizes", "of t5", "modern", "odd width"}
 GREEDY = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length_ratio=1.5))
 Engines = tuple[NativeEngine, CTranslate2Engine]
 
@@ -129,7 +131,7 @@ def check_scores(
     return [[one.tokens for one in hypotheses] for hypotheses in output]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", slow_but(QUICK, MODELS))
 def test_probabilities_and_greedy_translations_are_the_same(name: str, tmp_path: Path) -> None:
     config, model = build(MODELS[name])
     native, exported = engines = NativeEngine(model), export(config, model, tmp_path / "model")

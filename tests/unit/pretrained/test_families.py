@@ -38,6 +38,7 @@ from tests.safe.test_memory import refusal
 from tests.small_marian import SOURCE
 from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
 from tests.small_t5 import make_t5
+from tests.support.marks import slow_but
 
 INPUTS = ("input_ids", "attention_mask")
 
@@ -99,7 +100,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_but(("nllb", "pegasus"), CASES))
 def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     original = case.make(tmp_path / "hf")

@@ -20,6 +20,7 @@ from seq2attn.training.train import train
 from tests.small_marian import SOURCE, TARGET, make_marian, marian_arrays, marian_options, write_marian_files, write_npz
 from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
 from tests.small_t5 import make_t5
+from tests.support.marks import slow_but
 
 ADAPTED = """\
 extends: run/config.yaml
@@ -58,7 +59,7 @@ SOURCES: dict[str, tuple[Callable[[Path], object], ImportOptions]] = {
     "t5": (make_t5, ImportOptions()),
     "mt5": (lambda folder: make_t5(folder, gated=True, multilingual=True), ImportOptions()),
 }
-QUICK = ("marian's own files", "t5")
+OWN_FILES = "marian's own files"
 
 
 def mean_log_prob(translator: Translator, texts: list[str]) -> float:
@@ -70,7 +71,7 @@ def mean_log_prob(translator: Translator, texts: list[str]) -> float:
     return sum(tokens) / len(tokens)
 
 
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one not in QUICK)) for one in SOURCES])
+@pytest.mark.parametrize("name", slow_but((OWN_FILES,), SOURCES))
 def test_an_update_on_the_translations_of_an_import_keeps_them(
     name: str, sentence: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,4 +106,4 @@ def test_an_update_on_the_translations_of_an_import_keeps_them(
 
 
 def test_all_families_are_trained_here() -> None:
-    assert {*SOURCES} == {family.model_type for family in FAMILIES} | {QUICK[0]}
+    assert {*SOURCES} == {family.model_type for family in FAMILIES} | {OWN_FILES}

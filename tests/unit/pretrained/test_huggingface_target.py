@@ -26,6 +26,7 @@ from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.small_marian import SOURCE, TARGET
+from tests.support.marks import slow_but
 
 CONFIG = """\
 run_dir: run
@@ -57,7 +58,7 @@ MODELS: dict[str, tuple[str, list[str]]] = {
     "Marian, three tables": (EACH, [*POST, "model.embeddings.tie=none", "model.embeddings.scaled=false"]),
 }
 LINES = (*SOURCE, "", "Das\tHaus \u00a0 u\u0308ber dem Flu\u00df \u2581 ﬁx", "ÄÖÜ Ꙃ 😀 A\u030a", SOURCE[2] * 9)
-SLOW = ("Marian, learned positions", "Marian, three tables")
+QUICK = ("Pegasus, learned positions", "Marian, two vocabularies")
 BOTH = ("model.decoder.norm_type", "search.lengths.length_penalty")
 
 
@@ -92,7 +93,7 @@ def read(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in MODELS])
+@pytest.mark.parametrize("name", slow_but(QUICK, MODELS))
 def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> None:
     tokenizer, changes = MODELS[name]
     run, folder = make_run(tmp_path, tokenizer, changes), tmp_path / "hf"

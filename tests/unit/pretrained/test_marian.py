@@ -22,6 +22,7 @@ from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE, make_marian
+from tests.support.marks import slow_but
 
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "joint vocabulary": ({}, {}),
@@ -38,7 +39,7 @@ def tensor2tensor(length: int, dim: int) -> torch.Tensor:
     return torch.from_numpy(np.concatenate([np.sin(angles), np.cos(angles)], 1)).float()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", slow_but(("joint vocabulary", "a vocabulary for each side, GELU"), MODELS))
 def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: Path) -> None:
     made, options = MODELS[name]
     make_marian(tmp_path / "hf", **made)
@@ -83,7 +84,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     assert logits.softmax(-1)[..., :EOS].max() < 1e-12  # PAD and BOS, which the original has not
 
 
-@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize("file", slow_but(["config.json"], ["generation_config.json", "config.json"]))
 def test_the_search_is_that_of_the_original(file: str, sentence: Path, tmp_path: Path) -> None:
     """Its settings are in a file of their own, whatever is in the config, or in an older config."""
     make_marian(tmp_path / "hf")

@@ -173,7 +173,7 @@ BAD: dict[str, tuple[Callable[[Path, Arrays], object], str]] = {
     "no mapping": (lambda folder, _: (folder / "decoder.yml").write_text("- a"), "decoder.yml: cannot be read (line 1"),
     "no YAML": (lambda folder, _: (folder / "decoder.yml").write_text("a: ["), "decoder.yml: cannot be read"),
     "no date": (lambda folder, _: (folder / "decoder.yml").write_text("a: 2026-99-99"), "decoder.yml: `models`: Field"),
-    "deep": (lambda folder, _: (folder / "decoder.yml").write_text("[" * 9999), "decoder.yml: cannot be read"),
+    "deep": (lambda folder, _: (folder / "decoder.yml").write_text("[" * 2000), "decoder.yml: cannot be read"),
     "penalty": (decoder(normalize=20), "decoder.yml: `normalize`: Input should be less than or equal to 10"),
     "large": (
         binary(lambda _: struct.pack("<6Q2s3iQ", 1, 1, 2, 0x404, 3, 4, b"a", *[2**31 - 1] * 3, 0)), "model.bin: is not"

@@ -17,6 +17,7 @@ from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfi
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.small_marian import SOURCE
 from tests.small_t5 import NUM_UNUSED, PREFIX, TASKS, make_t5
+from tests.support.marks import slow_but
 
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "1.0 with a task": ({"task_specific_params": TASKS}, {"target_language": "en"}, PREFIX),
@@ -27,11 +28,11 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "1.1, tied by transformers 5": ({"gated": True, "tied": True}, {}, ""),
     "mT5": ({"gated": True, "multilingual": True}, {}, ""),
 }
-SLOW = ("1.0 with a prefix", "1.0 that begins with a piece", "1.1, tied by transformers 5")
+QUICK = ("1.0 with a task", "mT5")
 LENGTHS = LengthsConfig(alpha=0.8, max_length=18, max_length_ratio=None, source_language="de")
 
 
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in MODELS])
+@pytest.mark.parametrize("name", slow_but(QUICK, MODELS))
 def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: Path) -> None:
     made, options, prefix = MODELS[name]
     make_t5(tmp_path / "hf", **made)
