@@ -1,4 +1,4 @@
-"""Benchmark of training and translation against other toolkits: `python scripts/bench.py train --model t`."""
+"""Benchmark of training and translation beside libraries: `python scripts/bench.py train --model t`."""
 
 import sys
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests and measurements on a GPU that is lent for minutes, each call in less than ten:
-#   scripts/gpu.sh short|short-search|correctness|laws|counts|training|ways|search|results [--dry-run]
+#   scripts/gpu.sh short|short-search|correctness|laws|counts|training|search|results [--dry-run]
 # `short` (7 minutes) and `short-search` (4) are for 15 minutes in all, of which each start of a machine takes two:
 # LIMIT is the time of a call in seconds.
 # The log and the figures are written to $OUT (runs/gpu by default) as they come. The text is data/multi30k; wheels in
@@ -9,7 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 call=${1:-}
 dry=${2:-}
-calls=(short short-search correctness laws counts training ways search results)
+calls=(short short-search correctness laws counts training search results)
 if [[ " ${calls[*]} " != *" $call "* || $# -lt 1 || $# -gt 2 || "${dry:---dry-run}" != --dry-run ]]; then
     echo "usage: scripts/gpu.sh ${calls[*]} [--dry-run], of which one call" >&2
     exit 2
@@ -41,7 +41,7 @@ step() {
 }
 
 bench() { # SECONDS ARGUMENTS...
-    step "$1" "$python" scripts/bench.py "${@:2}" --gpu --busy-ok --threads 8 --peers-root build/peers
+    step "$1" "$python" scripts/bench.py "${@:2}" --gpu --busy-ok --threads 8
 }
 
 seq2attn() { # SECONDS ARGUMENTS...
@@ -49,7 +49,7 @@ seq2attn() { # SECONDS ARGUMENTS...
 }
 
 measure() { # SECONDS ARGUMENTS...
-    step "$1" "$python" -m benchmark.programs.gpu "${@:2}"
+    step "$1" "$python" scripts/gpu_measurements.py "${@:2}"
 }
 
 prepare() {
@@ -58,12 +58,6 @@ prepare() {
     for wheel in build/wheels/*.whl; do
         if [ -e "$wheel" ]; then "$python" -m zipfile -e "$wheel" build/wheels/unpacked; fi
     done
-    # Hugging Face runs in this Python too.
-    if "$python" -c "import transformers" 2>/dev/null; then
-        mkdir -p build/peers/venv/hf/bin
-        printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >build/peers/venv/hf/bin/python
-        chmod +x build/peers/venv/hf/bin/python
-    fi
     # Without a package each command would fail by itself.
     "$python" - <<'END' || exit 3
 import torch
@@ -98,7 +92,6 @@ laws() {
     for model in t r1; do
         bench 60 fit --model $model --peers ""
         seq2attn 45 doctor runs/bench/$model --device cuda --sentences 100
-        seq2attn 75 verify-resume configs/bench/$model.yaml --set training.deterministic=true
         for precision in float32 bfloat16; do # losses side by side
             seq2attn 45 train configs/bench/$model.yaml --set run_dir=runs/gpu-scratch/$precision-$model \
                 --set training.precision=$precision --set "training.max_duration=[200 updates]" \
@@ -108,20 +101,11 @@ laws() {
 }
 
 counts() {
-    bench 80 roofline --model transformer-base --out "$OUT/roofline.json"
     for config in transformer-base r1; do
         measure 120 counts configs/bench/$config.yaml --out "$OUT/counts-$config.json" --set run_dir=runs/gpu-scratch/counts-$config
     done
     measure 120 counts configs/bench/transformer-base.yaml --out "$OUT/counts-packed.json" \
         --set run_dir=runs/gpu-scratch/counts-packed --set training.batch.padding_free=true
-    # Sentences and the vocabulary of WMT: longer, and 32,000 words.
-    step 20 "$python" -m benchmark.programs.synthetic runs/gpu-scratch/wmt
-    local side files=()
-    for side in train dev; do
-        files+=(--set "data.$side={kind: plain, source: runs/gpu-scratch/wmt/$side.de, target: runs/gpu-scratch/wmt/$side.en}")
-    done
-    measure 110 counts configs/bench/transformer-base.yaml --out "$OUT/counts-wmt.json" "${files[@]}" \
-        --set run_dir=runs/gpu-scratch/counts-wmt --set "tokenizer.joint={kind: words, vocab_size: 32000}"
 }
 
 training() {
@@ -130,15 +114,11 @@ training() {
     bench 130 train --model r1 --peers plain --rounds 1 --window 10 --warm 10 --out "$OUT/training-r1.json"
 }
 
-ways() {
-    bench 560 train --model transformer-base --every-way --peers "" --rounds 2 --window 6 --warm 8 --out "$OUT/ways.json"
-}
-
 search() {
     bench 120 fit --model transformer-base --peers ctranslate2 \
         --set training.batch.tokens=25000 --set training.batch.micro_batch_tokens=25000
     measure 330 search runs/bench/transformer-base --source data/multi30k/test_2016_flickr.de --out "$OUT/search.json"
-    bench 120 search --model transformer-base --peers hf,ctranslate2 --case "beam 5" --rounds 1 --out "$OUT/search-peers.json"
+    bench 120 search --model transformer-base --peers ctranslate2 --case "beam 5" --rounds 1 --out "$OUT/search-peers.json"
 }
 
 # The trainings of docs/results.md, eight at a time; a second call on the same machine trains what is left. The archive

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmark.setting import GPU_TOKENS
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from benchmark.setting import GPU_TOKENS
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.engines.native import NativeEngine

@@ -15,12 +15,10 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import yaml
-from benchmark.setting import Setting
-from benchmark.systems.base import merge
-from benchmark.systems.others import JoeyNMT
 
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepare import DEV, TRAIN, text_path
@@ -125,7 +123,7 @@ def tokenized(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
 
 
 def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_size: int) -> dict[str, Any]:
-    """Its config of the benchmark, changed to the same training, with batches of `batch_size` sentences."""
+    """The config for the same training, with batches of `batch_size` sentences."""
     training, search = experiment.training, experiment.search
     optimizer, schedule = training.optimizer, training.lr_schedule
     if not (
@@ -137,15 +135,10 @@ def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_
         raise SystemExit(
             "Joey NMT is compared with Adam, `inverse-sqrt`, and beam search with the penalty `gnmt` alone"
         )
-    common, _ = JoeyNMT(Setting(folder, folder, folder)).options(
-        "",
-        data=folder,
-        save=folder / "model",
-        tokens=batch_size,
-        updates=updates,
-        beam=search.beam_size,
-        batch=64,
-        most=100,
+    template = Template(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    files = {"data": folder, "save": folder / "model"}
+    common = yaml.safe_load(
+        template.substitute(files, tokens=batch_size, updates=updates, beam=search.beam_size, batch=64, most=100)
     )
     changes = {
         "random_seed": training.seed,
@@ -161,6 +154,15 @@ def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_
         "model": model_options(experiment.model),
     }
     return merge(common, changes)
+
+
+def merge(common: dict[str, Any], specific: dict[str, Any]) -> dict[str, Any]:
+    """`common` overridden by `specific`; mappings are merged."""
+    output = dict(common)
+    for key, value in specific.items():
+        before = output.get(key)
+        output[key] = merge(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
+    return output
 
 
 def model_options(model: ModelConfig) -> dict[str, Any]:

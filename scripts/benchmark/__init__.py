@@ -1,1 +1,1 @@
-"""Benchmarks of speed and memory of seq2attn and other toolkits, in turn, on the same text and architectures."""
+"""Benchmarks of speed and memory of seq2attn and of plain loops, in turn, on the same text and architectures."""

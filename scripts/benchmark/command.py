@@ -6,16 +6,13 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.machine import context
-from benchmark.page import FIGURES, PAGE, update
 from benchmark.prepare import prepare_all
-from benchmark.profile import measure_profile
 from benchmark.records import Book, Record
-from benchmark.roof import measure_roofline
-from benchmark.searching import CASES, measure_latency, measure_search
+from benchmark.searching import CASES, measure_search
 from benchmark.setting import (
     CONFIGS,
     GPU_MODELS,
@@ -28,14 +25,11 @@ from benchmark.setting import (
     UnavailableError,
     shell_line,
 )
-from benchmark.starting import measure_startup
 from benchmark.systems import ENGINES, PEERS, Ours, System
-from benchmark.tables import table
+from benchmark.tables import FIGURES, PAGE, table, update_page
 from benchmark.training import Timing, log, measure_training
 
-MEMORY_WINDOW = 20.0
-EVERY_WAY = "every way"
-USUAL = "hf,plain,onmt,eole,ctranslate2"
+USUAL = "hf,plain,ctranslate2"
 
 
 @dataclass(frozen=True)
@@ -55,20 +49,9 @@ Groups = Iterator[list[Record]]
 
 
 def train(call: Call) -> Groups:
-    """Speed and memory of training; the roofline for T, or for all models on a GPU."""
-    case = EVERY_WAY if call.ours.every_way else ""
+    """Speed and memory of training."""
     for model in call.models:
-        with_roofline = call.setting.gpu or (model == "t" and not case)
-        roof = measure_roofline(call.setting, model, call.timing) if with_roofline else []
-        yield [*roof, *measure_training(call.setting, call.systems, model, call.timing, case)]
-
-
-def memory(call: Call) -> Groups:
-    """Memory of a short training of each system."""
-    timing = Timing(1, MEMORY_WINDOW, call.timing.warm, busy_ok=True)
-    for model in call.models:
-        records = measure_training(call.setting, call.systems, model, timing)
-        yield [record for record in records if record.kind == "memory"]
+        yield measure_training(call.setting, call.systems, model, call.timing)
 
 
 def search(call: Call) -> Groups:
@@ -78,45 +61,7 @@ def search(call: Call) -> Groups:
             yield measure_search(call.setting, call.systems, model, case, call.timing)
 
 
-def latency(call: Call) -> Groups:
-    """Beam search of one sentence at a time."""
-    for model in call.models:
-        yield measure_latency(call.setting, call.systems, model, "beam 5", call.timing)
-
-
-def startup(call: Call) -> Groups:
-    """Start-up time of the help and of the first translation."""
-    yield measure_startup(call.setting, call.systems, call.timing)
-
-
-def roofline(call: Call) -> Groups:
-    """Speed of matrix products on this machine."""
-    for model in call.models:
-        yield measure_roofline(call.setting, model, call.timing)
-
-
-def profile(call: Call) -> Groups:
-    """Time of each part of our training step."""
-    for model in call.models:
-        yield measure_profile(call.setting, call.ours, model, call.timing)
-
-
-def everything(call: Call) -> Groups:
-    """All measurements; recurrent models with beam search only, latency of the Transformer only."""
-    recurrent = tuple(model for model in call.models if model != "t")
-    transformer = replace(call, models=tuple(model for model in call.models if model == "t"))
-    yield from train(call)
-    yield from search(transformer)
-    yield from search(replace(call, models=recurrent, cases=("beam 5",)))
-    yield from latency(transformer)
-    yield from startup(call)
-    yield from profile(replace(call, timing=replace(call.timing, rounds=1)))
-
-
-VERBS: dict[str, Callable[[Call], Groups]] = {
-    "train": train, "search": search, "latency": latency, "startup": startup, "memory": memory,
-    "roofline": roofline, "profile": profile, "all": everything,
-}  # fmt: skip
+VERBS: dict[str, Callable[[Call], Groups]] = {"train": train, "search": search}
 
 
 def fit(call: Call) -> bool:
@@ -135,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, save the records, and print their tables."""
     options = _parser().parse_args(arguments)
     if options.verb == "page":
-        update(figures=options.out or FIGURES)
+        update_page(figures=options.out or FIGURES)
         return 0
     command = f"python scripts/bench.py {shell_line(list(sys.argv[1:] if arguments is None else arguments))}"
     try:
@@ -166,21 +111,18 @@ def _print(book: Book) -> None:
 
 def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
     tokens = options.tokens or (GPU_TOKENS if options.gpu else TOKENS)
-    folders = options.peers_root, options.corpus, options.runs, options.configs
-    setting = Setting(*folders, options.threads or 2, tokens, options.gpu)
-    ours = Ours(setting, overrides=tuple(options.set), every_way=options.every_way)
+    setting = Setting(options.corpus, options.runs, options.configs, options.threads, tokens, options.gpu)
+    ours = Ours(setting, overrides=tuple(options.set))
     systems, absent = list[System]([ours]), list[str]()
     for name in filter(None, options.peers.split(",")):
         if name not in PEERS | ENGINES:
             raise UnavailableError(f"there is no peer `{name}`; known: {', '.join(PEERS | ENGINES)}")
-        for system in (cls(setting) for cls in filter(None, (ENGINES.get(name), PEERS.get(name)))):
-            install = system.missing()
-            if options.gpu and not system.on_gpu:
-                absent.append(f"{system.title}: measured on a CPU only")
-            elif install is None:
-                systems.append(system)
-            else:
-                absent.append(f"{system.title}: not installed; to install it: {install}")
+        system = (PEERS | ENGINES)[name](setting)
+        install = system.missing()
+        if install is None:
+            systems.append(system)
+        else:
+            absent.append(f"{system.title}: not installed; to install it: {install}")
     usual = (*GPU_MODELS, *RECURRENT) if options.gpu else tuple(MODELS)
     models = usual if options.model is None else (options.model,)
     timing = Timing(options.rounds, options.window, options.warm, options.busy_ok)
@@ -190,7 +132,7 @@ def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description="Measure training and translation beside other toolkits, in turn, on the same text.",
+        description="Measure training and translation beside libraries, in turn, on the same text.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     verbs = [*VERBS, "fit", "page"]
@@ -202,8 +144,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     gpu = "train and translate on a CUDA GPU, larger models in bfloat16; give another --out"
     parser.add_argument("--gpu", action="store_true", help=gpu)
-    ways = "train our Transformers padded and packed, plain and compiled, in turn"
-    parser.add_argument("--every-way", action="store_true", help=ways)
     parser.add_argument("--case", choices=list(CASES), help="search strategy; by default all")
     parser.add_argument("--peers", default=USUAL, help=f"of {', '.join(PEERS | ENGINES)}; empty for none")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each system")
@@ -214,11 +154,10 @@ def _parser() -> argparse.ArgumentParser:
         "--busy-ok", action="store_true", help="do not wait for an idle machine; the figures are not valid"
     )
     parser.add_argument("--out", type=Path, help=f"save the figures in FILE.json ({FIGURES.name} for {PAGE.name})")
-    parser.add_argument("--peers-root", type=Path, default=Path.home() / "peers", help="venv/NAME, data/, runs/")
     parser.add_argument("--corpus", type=Path, default=REPOSITORY / "data/multi30k", help="folder of the text")
-    parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/bench", help="folder of our runs")
+    parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/bench", help="folder of runs, text and logs")
     parser.add_argument("--configs", type=Path, default=CONFIGS, help="folder of t.yaml, r1.yaml and r2.yaml")
-    sizes = f"tokens of a batch, for seq2attn and libraries; default {TOKENS}, on a GPU {GPU_TOKENS}"
+    sizes = f"tokens of a batch, of each system; default {TOKENS}, on a GPU {GPU_TOKENS}"
     parser.add_argument("--tokens", type=int, help=sizes)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override in our config")
     return parser

@@ -6,6 +6,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,6 @@ from torch.backends import cudnn
 
 from benchmark.setting import REPOSITORY, Setting
 from benchmark.systems import System
-
-PRINT_VERSIONS = """
-import importlib.metadata as metadata, sys
-for name in sys.argv[1:]:
-    try:
-        print(name, metadata.version(name))
-    except metadata.PackageNotFoundError:
-        print(name, "from source")
-"""
 
 
 def context(setting: Setting, systems: Sequence[System], command: str) -> dict[str, Any]:
@@ -71,10 +63,8 @@ def commit() -> str:
 
 
 def versions(system: System) -> dict[str, str]:
-    """Versions of the packages of a system, in its environment."""
-    command = [str(system.python), "-c", PRINT_VERSIONS, *system.packages]
-    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return {name: version for name, _, version in (line.partition(" ") for line in output.splitlines())}
+    """Versions of the packages of a system."""
+    return {name: metadata.version(name) for name in system.packages}
 
 
 def _git(*arguments: str) -> str:

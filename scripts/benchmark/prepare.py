@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from benchmark.setting import UnavailableError
 from benchmark.systems import Ours
-from benchmark.text import lengths, prepare_text
+from benchmark.text import num_target_tokens, prepare_text
 from benchmark.training import log
 
 
 def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
     """Prepare the text of all systems, and our data in the runs that are timed, or fitted.
 
-    Raises UnavailableError for a missing corpus, or another number of target tokens than in other toolkits.
+    Raises UnavailableError for a missing corpus, or another number of target tokens than in other systems.
     """
     from seq2attn.config.load import load
     from seq2attn.data.prepare import prepare
@@ -23,13 +23,13 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
         config = experiment.tokenizer.joint
         assert isinstance(config, BPETokenizerConfig)
         tokenizer = SubwordTokenizer(config, prepare_text(ours.setting, config))
-        for folder in [ours.timed(model, way) for way in ours.ways(model)] if timed else [ours.run(model)]:
-            for side in ("source", "target"):
-                if not (folder / side).is_dir():
-                    tokenizer.save(folder / side)
-            prepared = prepare(experiment.data, experiment.tokenizer, folder, log, keep_tokenizers=True)
-            corpus = prepared.train.epoch_corpus(0, 0)
-            num_tokens = int(corpus.lengths[:, 1].sum()) + len(corpus)  # with EOS
-            expected = sum(lengths(ours.setting).target)
-            if num_tokens != expected:
-                raise UnavailableError(f"{folder}: {num_tokens:,} target tokens per epoch; others have {expected:,}")
+        folder = ours.timed(model) if timed else ours.run(model)
+        for side in ("source", "target"):
+            if not (folder / side).is_dir():
+                tokenizer.save(folder / side)
+        prepared = prepare(experiment.data, experiment.tokenizer, folder, log, keep_tokenizers=True)
+        corpus = prepared.train.epoch_corpus(0, 0)
+        num_tokens = int(corpus.lengths[:, 1].sum()) + len(corpus)  # with EOS
+        expected = num_target_tokens(ours.setting)
+        if num_tokens != expected:
+            raise UnavailableError(f"{folder}: {num_tokens:,} target tokens per epoch; others have {expected:,}")

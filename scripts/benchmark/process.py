@@ -33,9 +33,7 @@ class Line:
 class Process:
     """A command and its children, which can be paused so that several are measured in turn."""
 
-    def __init__(
-        self, command: Sequence[str], log: Path, environment: Mapping[str, str], stdin: Path | None = None
-    ) -> None:
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.lines: list[Line] = []
         self.peak = 0  # bytes
@@ -44,7 +42,7 @@ class Process:
         self.started = time.monotonic()
         self.popen = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL if stdin is None else stdin.open(),
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=dict(environment),

@@ -16,9 +16,9 @@ FORMAT = 1
 class Record:
     """Figures of one system, one per round, or an error."""
 
-    kind: str  # train, memory, search, latency, startup, roofline, profile
+    kind: str  # train, memory, search
     model: str
-    case: str  # further key of the group: `greedy`, a command
+    case: str  # further key of the group: `greedy`
     system: str
     title: str
     variant: str = ""

@@ -1,8 +1,7 @@
-"""Translation of the test set by each system's command, in turn, and of one sentence at a time."""
+"""Translation of the test set by each system's command, in turn."""
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 from collections.abc import Sequence
@@ -13,9 +12,7 @@ from typing import Any
 from benchmark.process import QUIET, Process, wait_until_idle
 from benchmark.records import Record
 from benchmark.setting import TEST, Setting, shell_line
-from benchmark.systems import System
-from benchmark.systems.base import Job, Translating
-from benchmark.text import detokenize
+from benchmark.systems import System, Translating
 from benchmark.training import Timing, log
 
 LIMIT = 590.0
@@ -39,19 +36,11 @@ class Translator:
     sentences: int
     ones: list[float] = field(default_factory=list)  # seconds of one sentence
     wholes: list[float] = field(default_factory=list)  # of all sentences
-    medians: list[float] = field(default_factory=list)  # milliseconds of a sentence, one at a time
-    means: list[float] = field(default_factory=list)
     peak: int = 0
     error: str = ""
 
     def measure(self, timing: Timing, setting: Setting) -> None:
         """Measure one round. The time of one sentence is measured too, to subtract start-up and loading."""
-        if self.all.times is not None:
-            self._run(self.all, timing, setting)
-            times = json.loads(self.all.times.read_text("utf-8"))
-            self.medians.append(statistics.median(times))
-            self.means.append(statistics.mean(times))
-            return
         if not self.ones:  # files are not cached yet
             self._run(self.one, timing, setting)
         if len(self.ones) < STARTUP_RUNS:
@@ -64,8 +53,6 @@ class Translator:
 
         Raises FailedError when all sentences take no longer than one.
         """
-        if self.medians:
-            return self.medians
         start = min(self.ones)
         if self.wholes and min(self.wholes) <= start:
             raise FailedError("too few sentences: start-up takes as long")
@@ -76,7 +63,7 @@ class Translator:
         for _ in range(MAX_ATTEMPTS):
             if not timing.busy_ok:
                 wait_until_idle()
-            process = Process(job.command, job.output.with_suffix(".log"), setting.environment(), job.stdin)
+            process = Process(job.command, job.output.with_suffix(".log"), setting.environment())
             try:
                 status = process.wait(LIMIT)
             except subprocess.TimeoutExpired:
@@ -92,33 +79,23 @@ class Translator:
 
 def measure_search(setting: Setting, systems: Sequence[System], model: str, case: str, timing: Timing) -> list[Record]:
     """Sentences per second on the whole test set."""
-    translators = _translators(setting, systems, model, case, TEST, one_by_one=False)
+    translators = _translators(setting, systems, model, case)
     _measure_in_turn(translators, timing, setting, f"{model} {case}")
-    return [
-        _record("search", model, case, t, tuple(1000 / figure for figure in t.figures), "sentences/s")
-        for t in _reports(translators, setting, TEST)
-    ]
+    facts = _facts(translators, setting)
+    return [_record(model, case, translator, fact) for translator, fact in zip(translators, facts, strict=True)]
 
 
-def measure_latency(setting: Setting, systems: Sequence[System], model: str, case: str, timing: Timing) -> list[Record]:
-    """Milliseconds per sentence, one at a time: the median of each round if the system reports times, else the mean."""
-    translators = _translators(setting, systems, model, case, "few", one_by_one=True)
-    _measure_in_turn(translators, timing, setting, f"{model} {case}, one by one")
-    return [_record("latency", model, case, t, tuple(t.figures), "ms") for t in _reports(translators, setting, TEST)]
-
-
-def _translators(
-    setting: Setting, systems: Sequence[System], model: str, case: str, part: str, *, one_by_one: bool
-) -> list[Translator]:
-    sentences = len((setting.data / f"{part}.bpe.de").read_text("utf-8").split("\n")) - 1
+def _translators(setting: Setting, systems: Sequence[System], model: str, case: str) -> list[Translator]:
+    sentences = len((setting.data / f"{TEST}.bpe.de").read_text("utf-8").split("\n")) - 1
+    setting.logs.mkdir(parents=True, exist_ok=True)
     translators = []
     for system in systems:
-        stem = f"{system.name}-{model}-{case.replace(' ', '')}{'-one-by-one' if one_by_one else ''}"
-        jobs = [
-            Job(model, CASES[case], source, setting.work / f"{stem}{suffix}.txt", one_by_one)
-            for source, suffix in (("one", "-one"), (part, ""))
-        ]
-        for one, every in zip(*map(system.translations, jobs), strict=True):
+        stem = f"{system.name}-{model}-{case.replace(' ', '')}"
+        commands = (
+            system.translations(model, CASES[case], setting.data / f"{part}.de", setting.logs / f"{stem}{suffix}.txt")
+            for part, suffix in (("one", "-one"), (TEST, ""))
+        )
+        for one, every in zip(*commands, strict=True):
             translator = Translator(system, one, every, sentences)
             if not system.has_model(model):
                 translator.error = f"not fitted: python scripts/bench.py fit --model {model}"
@@ -140,53 +117,31 @@ def _measure_in_turn(translators: Sequence[Translator], timing: Timing, setting:
             log(f"  {title}, round {number + 1}: {label}: {message}")
 
 
-@dataclass(frozen=True)
-class TranslatorReport:
-    """A translator with facts about its translations."""
-
-    translator: Translator
-    facts: dict[str, Any]
-
-    @property
-    def figures(self) -> list[float]:
-        """Milliseconds per sentence of each round."""
-        return [] if self.translator.error else self.translator.figures
-
-
-def _reports(translators: Sequence[Translator], setting: Setting, part: str) -> list[TranslatorReport]:
-    """Lengths, BLEU and the share of translations that equal ours."""
+def _facts(translators: Sequence[Translator], setting: Setting) -> list[dict[str, Any]]:
+    """Lengths, BLEU and the share of translations that equal ours, of each translator."""
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor(model_proto=(setting.data / "pieces.model").read_bytes())
     ours: list[str] | None = None
-    reports = []
+    facts = list[dict[str, Any]]()
     for translator in translators:
-        facts: dict[str, Any] = {}
-        if translator.wholes or translator.medians:
-            texts, counts = translations(translator.all, processor)
-            if ours is None and translator.system.name == "ours":
-                ours = texts
-            facts = {
-                "mean_tokens": round(statistics.mean(counts), 2),
-                "most_tokens": max(counts),
-                "bleu": bleu(texts, setting.corpus / f"{part}.en"),
-                "peak_mib": round(translator.peak / 2**20),
-            }
-            if translator.means:
-                facts["mean_ms"] = round(statistics.median(translator.means), 2)
-            if ours is not None and len(texts) == len(ours):
-                same = sum(a == b for a, b in zip(ours, texts, strict=True))
-                facts["same_as_ours"] = round(same / len(texts), 4)
-        reports.append(TranslatorReport(translator, facts))
-    return reports
-
-
-def translations(done: Translating, processor: Any) -> tuple[list[str], list[int]]:
-    """The texts, and their numbers of subword tokens."""
-    lines = done.output.read_text("utf-8").split("\n")[:-1]
-    if not done.pieces:
-        return lines, [len(processor.encode(line)) for line in lines]
-    return [detokenize(line) for line in lines], [len(line.split()) for line in lines]
+        facts.append({})
+        if not translator.wholes:
+            continue
+        texts = translator.all.output.read_text("utf-8").split("\n")[:-1]
+        counts = [len(processor.encode(line)) for line in texts]
+        if ours is None and translator.system.name == "ours":
+            ours = texts
+        facts[-1] = {
+            "mean_tokens": round(statistics.mean(counts), 2),
+            "most_tokens": max(counts),
+            "bleu": bleu(texts, setting.corpus / f"{TEST}.en"),
+            "peak_mib": round(translator.peak / 2**20),
+        }
+        if ours is not None and len(texts) == len(ours):
+            same = sum(a == b for a, b in zip(ours, texts, strict=True))
+            facts[-1]["same_as_ours"] = round(same / len(texts), 4)
+    return facts
 
 
 def bleu(texts: Sequence[str], references: Path) -> float:
@@ -197,18 +152,17 @@ def bleu(texts: Sequence[str], references: Path) -> float:
     return round(corpus_bleu(list(texts), [lines]).score, 2)
 
 
-def _record(kind: str, model: str, case: str, done: TranslatorReport, rounds: tuple[float, ...], unit: str) -> Record:
-    translator = done.translator
+def _record(model: str, case: str, translator: Translator, facts: dict[str, Any]) -> Record:
+    system, figures = translator.system, [] if translator.error else translator.figures
     return Record(
-        kind,
+        "search",
         model,
         case,
-        translator.system.name,
-        translator.system.title,
+        system.name,
+        system.title,
         translator.all.variant,
-        unit,
-        tuple(round(figure, 2) for figure in rounds),
-        done.facts,
-        translator.all.note,
-        translator.error,
+        "sentences/s",
+        tuple(round(1000 / figure, 2) for figure in figures),
+        facts,
+        error=translator.error,
     )

@@ -11,17 +11,10 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGS = REPOSITORY / "configs" / "bench"
-MODELS = {
-    "t": "3 + 3 x 256 Transformer, 4 heads, feed-forward 1024, one table for both languages and the output",
-    "r1": "BiGRU 512, Bahdanau's GRU 512 with additive attention",
-    "r2": "2 x BiLSTM 512, Luong's 2 x LSTM 512 with general attention and input feeding",
-}
-
+MODELS = ("t", "r1", "r2")
+"""T: 3 + 3 x 256 Transformer; R1: Bahdanau's GRU 512; R2: Luong's 2 x LSTM 512; see their configs."""
 RECURRENT = ("r1", "r2")
-GPU_MODELS = {
-    "transformer-base": "6 + 6 x 512 Transformer, 8 heads, feed-forward 2048, one table",
-    "transformer-big": "6 + 6 x 1024 Transformer, 16 heads, feed-forward 4096, one table",
-}
+GPU_MODELS = ("transformer-base", "transformer-big")
 """Models for a GPU in place of T, which is too small for one."""
 TRANSFORMERS = {
     "t": (3, 256, 4, 1024),
@@ -31,13 +24,9 @@ TRANSFORMERS = {
 """Layers of encoder and decoder, model width, heads, feed-forward width."""
 
 TOKENS = 4096
-"""Rows times the longer side of a batch, with padding, in all toolkits."""
+"""Rows times the longer side of a batch, with padding, in all systems."""
 GPU_TOKENS = 25_000
 """The same on a GPU."""
-MAX_TOKENS = 100
-"""Maximum length of a translation."""
-SENTENCES_PER_BATCH, GPU_SENTENCES_PER_BATCH = 64, 512
-"""Batch size of toolkits that count sentences: the fastest of those tried, and that of a GPU."""
 FIT_UPDATES, FIT_TOKENS = 600, 1024
 """Training of the models for translation."""
 FOREVER = 1_000_000
@@ -53,9 +42,8 @@ class UnavailableError(Exception):
 class Setting:
     """Folders, threads and batch size."""
 
-    peers: Path  # venv/NAME, data, runs
     corpus: Path  # train.de ...
-    runs: Path  # of ours
+    runs: Path  # of ours; the text and logs of all systems are beside them
     configs: Path = CONFIGS
     threads: int = 2
     tokens: int = TOKENS  # of a batch
@@ -63,22 +51,13 @@ class Setting:
 
     @property
     def data(self) -> Path:
-        """Segmented text and vocabularies."""
-        return self.peers / "data"
+        """Segmented text and vocabulary."""
+        return self.runs / "text"
 
     @property
-    def sentences_per_batch(self) -> int:
-        """Batch size in translation of toolkits that count sentences."""
-        return GPU_SENTENCES_PER_BATCH if self.gpu else SENTENCES_PER_BATCH
-
-    @property
-    def work(self) -> Path:
-        """Logs, models and translations of peers."""
-        return self.peers / "runs"
-
-    def python(self, name: str) -> Path:
-        """The interpreter of a peer's virtual environment."""
-        return self.peers / "venv" / name / "bin" / "python"
+    def logs(self) -> Path:
+        """Logs and translations."""
+        return self.runs / "logs"
 
     def environment(self) -> dict[str, str]:
         """Environment of all measured processes: threads, GPU or none, no network, the path of our programs."""
@@ -96,7 +75,6 @@ class Setting:
             "PYTHONWARNINGS": "ignore",
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
-            "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",  # for checkpoints of OpenNMT-py and fairseq
         }
 
 

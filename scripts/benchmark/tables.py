@@ -1,16 +1,21 @@
-"""Records as Markdown tables."""
+"""Records as Markdown tables, and docs/performance.md, whose tables are written from docs/performance.json."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmark.records import Book, Record, ratio
-from benchmark.roof import LINEAR, PRODUCT, STEP, TRAINING
+from benchmark.setting import REPOSITORY
 
-MORE_IS_BETTER = {"train": True, "search": True, "latency": False, "startup": False, "memory": False}
+MORE_IS_BETTER = {"train": True, "search": True, "memory": False}
 Column = tuple[str, Callable[[Record], str]]
 OURS = "ours"
+PAGE = REPOSITORY / "docs" / "performance.md"
+FIGURES = REPOSITORY / "docs" / "performance.json"
+PLACE = re.compile(r"(<!-- table ([^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def table(book: Book, kind: str, model: str, case: str | None = None) -> str:
@@ -18,15 +23,7 @@ def table(book: Book, kind: str, model: str, case: str | None = None) -> str:
     records = book.group(kind, model, case)
     if not records:
         return "Not measured yet."
-    if kind == "roofline":
-        return _with_notes(book, records, _roofline(records))
-    if kind == "profile":
-        return _with_notes(book, records, profile(records, book.group("roofline", model, STEP)))
-    text = comparison(records, more_is_better=MORE_IS_BETTER[kind])
-    roof = book.group("roofline", model, TRAINING)
-    if kind == "train" and roof and book.contexts(roof) == book.contexts(records):  # of the same call
-        text += "\n\n" + roofline_share(records, roof)
-    return _with_notes(book, records, text)
+    return _with_notes(book, records, comparison(records, more_is_better=MORE_IS_BETTER[kind]))
 
 
 def comparison(records: Sequence[Record], *, more_is_better: bool) -> str:
@@ -47,47 +44,6 @@ def comparison(records: Sequence[Record], *, more_is_better: bool) -> str:
     return markdown(rows)
 
 
-def roofline_share(records: Sequence[Record], roof: Sequence[Record]) -> str:
-    """Share of the roofline that ours reaches."""
-    measured = [record for record in records if record.system == OURS and record.rounds]
-    if not measured or not roof:
-        return ""
-    ours = max(measured, key=lambda record: record.median)
-    shares = [
-        f"{ours.median / r.facts['ideal']:.0%} of the {r.facts['ideal']:,} target tokens/s that "
-        f"{r.median:.0f} GFLOP/s ({what}) would allow"
-        for r in roof
-        for name, what in ((PRODUCT, "a large product"), (LINEAR, "its own linear layers"))
-        if r.system == name and (name == PRODUCT or ours.model == "t")  # whose layers they are
-    ]
-    return f"Ours reaches {', and '.join(shares)}."
-
-
-def profile(records: Sequence[Record], roof: Sequence[Record]) -> str:
-    """Milliseconds and share of each part, and the share of the roofline."""
-    parts = [record for record in records if record.unit == "ms an update"]
-    whole = sum(record.median for record in parts)
-    rows = [["part of an update", "ms", "share"]]
-    for record in sorted(parts, key=lambda record: -record.median):
-        rows.append([record.title, f"{record.median:.1f}", f"{record.median / whole:.1%}"])
-    rows.append(["all", f"{whole:.1f}", ""])
-    rate = next(record for record in records if record.system == OURS)
-    speed = f"{rate.median:,.0f} target tokens/s with profiling."
-    return "\n\n".join(filter(None, [markdown(rows), speed, roofline_share(records, roof)]))
-
-
-def _roofline(records: Sequence[Record]) -> str:
-    model = records[0].model
-    name, rows_measured = ("T", "4,096 rows") if model == "t" else (f"`{model}`", "product")
-    rows = [[rows_measured, "GFLOP/s", f"{name} at this rate, target tokens/s"]]
-    for record in records:
-        rows.append([record.title, f"{record.median:.1f}", f"{record.facts['ideal']:,}"])
-    mflop = records[0].facts["mflop_a_word"]
-    return (
-        f"{markdown(rows)}\n\n{name} needs {mflop:.1f} MFLOP per target token, forward and backward, without padding."
-    )
-
-
 def _columns() -> list[Column]:
     def fact(name: str, form: Callable[[Any], str]) -> Callable[[Record], str]:
         return lambda record: form(record.facts[name]) if name in record.facts else ""
@@ -95,7 +51,6 @@ def _columns() -> list[Column]:
     return [
         ("tokens/update", fact("tokens_an_update", "{:,}".format)),
         ("updates/s", fact("updates_a_second", "{:.2f}".format)),
-        ("mean ms", fact("mean_ms", "{:.1f}".format)),
         ("tokens/sentence", fact("mean_tokens", "{:.1f}".format)),
         ("max", fact("most_tokens", str)),
         ("BLEU", fact("bleu", "{:.2f}".format)),
@@ -145,3 +100,22 @@ def _spread(record: Record) -> str:
 def _short(error: str) -> str:
     line = error.replace("|", "/").split("\n")[0]
     return line if len(line) <= 120 else line[:117] + "..."
+
+
+def fill(page: str, book: Book) -> str:
+    """The page with a table in each `<!-- table KIND MODEL [CASE] -->` ... `<!-- end -->`.
+
+    MODEL is `-` for kinds without a model.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        kind, model, *case = match[2].split()
+        text = table(book, kind, "" if model == "-" else model, " ".join(case))
+        return f"{match[1]}\n{text}\n\n{match[3]}"
+
+    return PLACE.sub(replace, page)
+
+
+def update_page(page: Path = PAGE, figures: Path = FIGURES) -> None:
+    """Write the tables into the page."""
+    page.write_text(fill(page.read_text("utf-8"), Book.load(figures)), "utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +15,6 @@ SPLITS = ("train", "val", TEST)
 LANGUAGES = ("de", "en")
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 """Special tokens in the order of our ids, which programs for libraries use too."""
-FEW = 100
-"""Number of sentences that are translated one at a time."""
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Number of tokens of each sentence of a split, with EOS."""
-
-    source: tuple[int, ...]
-    target: tuple[int, ...]
 
 
 def prepare_text(setting: Setting, config: BPETokenizerConfig) -> bytes:
@@ -51,33 +40,14 @@ def prepare_text(setting: Setting, config: BPETokenizerConfig) -> bytes:
         _write(setting.data / f"{text.stem}.bpe{text.suffix}", "".join(" ".join(line) + "\n" for line in tokens))
     plain = tokenizer.vocabulary.tokens[len(SPECIALS) :]
     _write(setting.data / "vocab.plain.txt", "\n".join(plain) + "\n")
-    _write(setting.data / "vocab.joey.txt", "\n".join(["<unk>", "<pad>", "<s>", "</s>", *plain]) + "\n")
-    _write(setting.data / "dict.fairseq.txt", "".join(f"{piece} 1\n" for piece in plain))
-    _write_parts(setting)
+    for part, count in ((TEST, None), ("one", 1)):
+        _write(setting.data / f"{part}.de", "".join(f"{line}\n" for line in _lines(texts[-2])[:count]))
     return model
 
 
-def _write_parts(setting: Setting) -> None:
-    """Write the test set, one and a hundred sentences of it, and fifty of the dev set, which peers require."""
-    for name, part, count in ((TEST, TEST, None), (TEST, "one", 1), (TEST, "few", FEW), ("val", "val50", 50)):
-        for language in LANGUAGES:
-            for kind, folder in ((f".bpe.{language}", setting.data), (f".{language}", setting.corpus)):
-                lines = _lines(folder / f"{name}{kind}")[:count]
-                _write(setting.data / f"{part}{kind}", "".join(f"{line}\n" for line in lines))
-
-
-def lengths(setting: Setting, split: str = "train") -> Lengths:
-    """Lengths of all sentences of a split."""
-    source, target = (
-        tuple(len(line.split()) + 1 for line in _lines(setting.data / f"{split}.bpe.{language}"))
-        for language in LANGUAGES
-    )
-    return Lengths(source, target)
-
-
-def detokenize(tokens: str) -> str:
-    """The text of a line of subword tokens."""
-    return tokens.replace(" ", "").replace("▁", " ").strip()
+def num_target_tokens(setting: Setting) -> int:
+    """Target tokens of the training text, with EOS."""
+    return sum(len(line.split()) + 1 for line in _lines(setting.data / "train.bpe.en"))
 
 
 def _lines(path: Path) -> list[str]:
@@ -90,4 +60,4 @@ def _write(path: Path, content: str) -> None:
     if not path.is_file():
         path.write_text(content, "utf-8")
     elif path.read_text("utf-8") != content:
-        raise UnavailableError(f"{path} has another content: give another --peers-root")
+        raise UnavailableError(f"{path} has another content: give another --runs")

@@ -12,8 +12,7 @@ from typing import Any
 from benchmark.process import QUIET, Process, wait_until_idle
 from benchmark.records import Record
 from benchmark.setting import Setting
-from benchmark.systems import System
-from benchmark.systems.base import Progress, Training
+from benchmark.systems import Progress, System, Training
 
 POLL_SECONDS = 0.1
 """Seconds between two reads of a log."""
@@ -75,9 +74,7 @@ class Runner:
         return reports
 
 
-def measure_training(
-    setting: Setting, systems: Sequence[System], model: str, timing: Timing, case: str = ""
-) -> list[Record]:
+def measure_training(setting: Setting, systems: Sequence[System], model: str, timing: Timing) -> list[Record]:
     """Target tokens per second and peak memory of all systems with this model."""
     runners = list[Runner]()
     try:
@@ -96,7 +93,7 @@ def measure_training(
     finally:
         for runner in runners:
             runner.process.end()
-    return [record for runner in runners for record in _records(runner, model, case)]
+    return [record for runner in runners for record in _records(runner, model)]
 
 
 def _warm_up(runner: Runner, timing: Timing) -> None:
@@ -142,18 +139,11 @@ def sum_intervals(points: Sequence[tuple[float, Progress]], is_quiet: Callable[[
             continue
         seconds += end - start
         updates += after.update - before.update
-        num_tokens += _tokens_between(before, after, end - start)
+        num_tokens += after.num_tokens - before.num_tokens
     return Window(num_tokens, updates, seconds, disturbed)
 
 
-def _tokens_between(before: Progress, after: Progress, seconds: float) -> float:
-    if before.num_tokens is not None and after.num_tokens is not None:
-        return after.num_tokens - before.num_tokens
-    assert after.tokens_per_second is not None
-    return after.tokens_per_second * seconds
-
-
-def _records(runner: Runner, model: str, case: str) -> list[Record]:
+def _records(runner: Runner, model: str) -> list[Record]:
     system, training, windows = runner.system, runner.training, runner.windows
     updates = sum(window.updates for window in windows)
     peak = round(runner.gpu_memory_mib or runner.process.peak / 2**20)
@@ -167,7 +157,7 @@ def _records(runner: Runner, model: str, case: str) -> list[Record]:
             "disturbed_seconds": round(sum(window.disturbed for window in windows), 1),
         }
     shared: dict[str, Any] = {
-        "model": model, "case": case, "system": system.name, "title": system.title, "variant": training.variant,
+        "model": model, "case": "", "system": system.name, "title": system.title, "variant": training.variant,
         "note": training.note, "error": runner.error,
     }  # fmt: skip
     rates = tuple(round(window.rate, 1) for window in windows)

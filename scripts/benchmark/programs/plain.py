@@ -1,4 +1,4 @@
-"""Models as in tutorials: torch.nn.Transformer, and loops over RNN cells. `plain train DATA MODEL TOKENS`."""
+"""Models as in tutorials: torch.nn.Transformer, and loops over RNN cells. `plain DATA MODEL TOKENS`."""
 
 from __future__ import annotations
 
@@ -108,9 +108,7 @@ def build_model(model: str) -> nn.Module:
     return Transformer(model) if model in TRANSFORMERS else Recurrent(lstm=model == "r2", layers=int(model[1]))
 
 
-def main(verb: str, data: str, model: str, tokens: str) -> None:
-    """Train; translation would need a cache of states."""
-    assert verb == "train"
+def main(data: str, model: str, tokens: str) -> None:
     torch.manual_seed(42)
     net = build_model(model)
     print("parameters", sum(p.numel() for p in net.parameters()), flush=True)

@@ -1,9 +1,8 @@
 """Tables of the benchmarks, and the page that is written from them."""
 
 import pytest
-from benchmark.page import FIGURES, PAGE, fill
 from benchmark.records import Book, Record, ratio
-from benchmark.tables import comparison, table
+from benchmark.tables import FIGURES, PAGE, comparison, fill, table
 
 
 def record(system, rounds, **more):
@@ -50,13 +49,13 @@ def test_a_call_replaces_whole_groups_in_the_file(tmp_path):
     assert [r.rounds for r in loaded.group("train", "t")] == [(3.0,)]
     assert "commit ghi" in table(loaded, "train", "t")
     assert "commit def" in table(loaded, "search", "t", "")
-    assert table(loaded, "latency", "t") == "Not measured yet."
+    assert table(loaded, "memory", "t") == "Not measured yet."
 
 
 def test_the_page_has_the_tables_of_the_figures():
     page = PAGE.read_text("utf-8")
     assert fill(page, Book.load(FIGURES)) == page, "python scripts/bench.py page"
-    places = "a\n<!-- table train t -->\n<!-- end -->\nb\n<!-- table startup - help -->\nold\n<!-- end -->\n"
+    places = "a\n<!-- table train t -->\n<!-- end -->\nb\n<!-- table search r1 greedy -->\nold\n<!-- end -->\n"
     output = fill(places, Book().with_call([record("ours", (1.0,))], CONTEXT))
     assert "Not measured yet." in output
     assert "**OURS**" in output

@@ -6,8 +6,8 @@ import pytest
 from benchmark.prepare import prepare_all
 from benchmark.programs import batches
 from benchmark.setting import Setting, UnavailableError
-from benchmark.systems import ours
-from benchmark.text import detokenize, lengths, prepare_text
+from benchmark.systems import Ours
+from benchmark.text import num_target_tokens, prepare_text
 
 from seq2attn.data.prepare import load_prepared
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
@@ -25,12 +25,11 @@ def test_all_systems_have_the_tokens_of_our_tokenizer(setting):
     model = prepare_text(setting, config)
     tokenizer = SubwordTokenizer(config, model)
     assert config.train(chain.from_iterable(texts_of(setting))).model == model  # as a training makes it
-    counts = lengths(setting)
-    for numbers, language in ((counts.source, "de"), (counts.target, "en")):
-        lines = (setting.corpus / f"train.{language}").read_text("utf-8").split("\n")[:-1]
-        assert [len(tokenizer.encode(line)) + 1 for line in lines] == list(numbers)
+    for language, lines in zip(("de", "en"), texts_of(setting), strict=True):
         tokenized = (setting.data / f"train.bpe.{language}").read_text("utf-8").split("\n")[:-1]
-        assert [detokenize(line) for line in tokenized] == [tokenizer.decode(tokenizer.encode(line)) for line in lines]
+        tokens = [tokenizer.convert_ids_to_tokens(tokenizer.encode(line)) for line in lines]
+        assert [line.split() for line in tokenized] == [list(line) for line in tokens]
+    assert num_target_tokens(setting) == sum(len(line) + 1 for line in tokens)
     ids = batches.sentences(setting.data, setting.data / "train.bpe.en")
     assert batches.vocabulary(setting.data) == list(tokenizer.vocabulary.tokens)
     assert ids[:5] == [tokenizer.encode(line) for line in lines[:5]]
@@ -40,7 +39,7 @@ def test_all_systems_have_the_tokens_of_our_tokenizer(setting):
     with pytest.raises(UnavailableError, match=r"val\.bpe\.en has another content"):
         prepare_text(setting, config)
     with pytest.raises(UnavailableError, match=r"train\.de is missing: python scripts/download\.py"):
-        prepare_text(Setting(setting.peers, setting.peers / "none", setting.runs), config)
+        prepare_text(Setting(setting.corpus / "none", setting.runs), config)
 
 
 ODD_LINES = [
@@ -61,7 +60,7 @@ def test_a_text_of_odd_characters_is_prepared_for_all_systems(setting):
         for side, language in SIDES.items()
     }
     overrides = ["tokenizer.joint.vocab_size=400", *(f"{key}={path}" for key, path in files.items())]
-    system = ours.Ours(setting, overrides=tuple(overrides))
+    system = Ours(setting, overrides=tuple(overrides))
     prepare_all(system, ("t",), timed=False)  # which compares the numbers of tokens
     prepared = load_prepared(system.run("t"))
     for side, language in enumerate(SIDES.values()):

@@ -7,12 +7,11 @@ import shlex
 import subprocess
 from pathlib import Path
 
-import numpy as np
+import gpu_measurements as gpu
 import pytest
 import torch
 from benchmark.command import _parser as bench_parser
 from benchmark.machine import gpu as gpu_versions
-from benchmark.programs import gpu, synthetic
 from benchmark.records import Book, Record
 from benchmark.tables import table
 from typer.testing import CliRunner
@@ -28,7 +27,7 @@ from tests.safe.untrained import untrained
 ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = ROOT / "scripts" / "gpu.sh"
-CALLS = ["short", "short-search", "correctness", "laws", "counts", "training", "ways", "search", "results"]
+CALLS = ["short", "short-search", "correctness", "laws", "counts", "training", "search", "results"]
 
 
 def run_script(*arguments):
@@ -62,10 +61,8 @@ def test_each_command_has_known_options_and_files(call, pytestconfig):
             case ["scripts/bench.py", *arguments]:
                 options = bench_parser().parse_args(arguments)
                 assert options.gpu and load(options.configs / f"{options.model}.yaml", ExperimentConfig, options.set)
-            case ["-m", "benchmark.programs.gpu", *arguments]:
+            case ["scripts/gpu_measurements.py", *arguments]:
                 gpu.argument_parser().parse_args(arguments)
-            case ["-m", "benchmark.programs.synthetic", folder]:
-                assert any(f"source: {folder}/train.de" in option for option in overrides(listed[-1]))
             case ["-m", "pytest", *arguments]:
                 pytestconfig._parser.parse(arguments)
             case ["-m", "seq2attn", "sweep", config, *_]:
@@ -91,16 +88,6 @@ def test_without_a_gpu_no_test_is_taken_for_passed(tmp_path):
     done = subprocess.run(["bash", SCRIPT, "correctness"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "there is no GPU" in done.stdout and "pytest" not in done.stdout
     assert "there is no GPU" in (tmp_path / "correctness.log").read_text("utf-8")
-
-
-def test_synthetic_text_has_the_lengths_and_words_of_wmt(tmp_path):
-    synthetic.write_corpus(tmp_path, 3000)
-    sides = [(tmp_path / f"train.{side}").read_text("utf-8").splitlines() for side in ("de", "en")]
-    lengths = np.array([[len(line.split()) for line in side] for side in sides])
-    assert lengths.shape == (2, 3000) and lengths.min() >= 1
-    assert lengths.mean(1) == pytest.approx([27, 27], abs=1) and lengths.std(1) == pytest.approx([15, 15], abs=2)
-    assert np.corrcoef(lengths)[0, 1] > 0.9
-    assert 10_000 < len({word for line in sides[1] for word in line.split()}) <= 32_000
 
 
 @pytest.mark.filterwarnings("ignore:the model does not know")
@@ -130,8 +117,8 @@ def test_the_gpu_and_its_driver_are_below_a_table(tmp_path, monkeypatch):
     assert (versions["name"], versions["driver"]) == ("NVIDIA H200", "580.1")
     assert {"CUDA", "cuDNN"} < versions.keys()
     facts = dict.fromkeys(("processor", "cores", "threads", "commit", "python", "date", "command"), "x")
-    record = Record("latency", "t", "", "ours", "seq2attn", unit="ms", rounds=(1.0,))
+    record = Record("search", "t", "", "ours", "seq2attn", unit="sentences/s", rounds=(1.0,))
     book = Book().with_call([record], {**facts, "gpu": versions, "versions": {}})
-    assert "NVIDIA H200, driver 580.1, CUDA " in table(book, "latency", "t", "")
+    assert "NVIDIA H200, driver 580.1, CUDA " in table(book, "search", "t", "")
     program.write_text("#!/bin/sh\nexit 9\n", "utf-8")
     assert gpu_versions() == {}
