@@ -93,6 +93,7 @@ def test_rnns_of_pytorch_run_in_float32_outside_autocast(encoder, decoder):
 @pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
 def test_a_search_in_bfloat16_has_the_scores_of_float32(decoder, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # a batch for each
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)  # that of later tests stays
     net = model("gru", decoder).float().eval()
     search = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6))
     engines = NativeEngine(net), NativeEngine(net, "bfloat16")
