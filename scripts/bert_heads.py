@@ -94,8 +94,8 @@ class Bert(nn.Module):
 
     def forward(self, lines: Sequence[str]) -> tuple[EncoderOutput, Tensor]:
         """Output of the encoder, and ids [B, S]"""
-        ids, mask = collate_source([self.tokenizer.encode(line) for line in lines])
-        return self.encoder(self.source(ids), mask), ids
+        ids, sequences = collate_source([self.tokenizer.encode(line) for line in lines])
+        return self.encoder(self.source(ids), sequences), ids
 
 
 class Classifier(nn.Module):

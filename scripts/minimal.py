@@ -99,7 +99,7 @@ def train(model: Seq2Seq, corpus: Corpus, updates: int) -> None:
     batches = (make_batch(corpus, rows) for epoch in epochs for rows in epoch)
     model.train()
     for update, batch in enumerate(islice(batches, updates), 1):
-        decoded = model(batch.source, batch.source_mask, batch.target)  # target: BOS first
+        decoded = model(batch.source, batch.sequences, batch.target)  # target: BOS first
         log_probs = model.log_probs(decoded.hidden)
         loss = F.nll_loss(log_probs.flatten(0, 1), batch.labels.flatten())  # labels: EOS last
         optimizer.zero_grad()

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seq2attn.data.batch_planner import Indices
 from seq2attn.data.corpus import Corpus, Sentences, TokenIds
-from seq2attn.nn.packing import SequenceLayout
+from seq2attn.nn.packing import SequenceLayout, Sequences
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 IGNORE_INDEX = -100
@@ -30,13 +30,12 @@ class Batch:
     """Pairs as tensors: `target` is the input of the decoder, `labels` are the tokens that it is to predict."""
 
     source: Tensor  # [B, S] ids, EOS last
-    source_mask: Tensor  # [B, S] bool, True on tokens and EOS
+    sequences: Sequences  # of the source: tokens and EOS
     target: Tensor  # [B, T] BOS first
     labels: Tensor  # [B, T] EOS last, padding IGNORE_INDEX
     label_index: Tensor  # [M] positions of labels other than padding among the B * T
     alignment_targets: Tensor | None = None  # [B, T, S] attention weights to train towards; zeros without a link
-    source_lengths: NDArray[np.int64] | None = None  # [B] tokens and EOS, on the CPU wherever the tensors are
-    layouts: tuple[SequenceLayout, SequenceLayout] | None = None  # of padding-free source and target, where B is 1
+    target_layout: SequenceLayout | None = None  # of a padding-free target, where B is 1
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on a device; copied asynchronously from pinned memory."""
@@ -48,9 +47,10 @@ class Batch:
 
     def _map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Batch:
         tensors: dict[str, Any] = {name: fn(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        if self.layouts is not None:
-            tensors["layouts"] = tuple(layout.map_tensors(fn) for layout in self.layouts)
-        return replace(self, **tensors)
+        layouts = (self.sequences.layout, self.target_layout)
+        source_layout, target_layout = (None if layout is None else layout.map_tensors(fn) for layout in layouts)
+        sequences = Sequences(fn(self.sequences.mask), self.sequences.lengths, source_layout)
+        return replace(self, sequences=sequences, target_layout=target_layout, **tensors)
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,14 @@ def make_micro_batches(corpus: Corpus, update: Iterable[Indices], *, packed: boo
     return [MicroBatch(rows, batch.pin_memory() if pinned else batch) for rows, batch in batches]
 
 
-def collate_source(sources: Sequence[Sequence[int] | TokenIds]) -> tuple[Tensor, Tensor]:
-    """Ids without EOS -> ids with EOS [B, S], mask [B, S]."""
-    ids, mask = _pad(*_concat(sources), PAD)
-    return torch.from_numpy(ids), torch.from_numpy(mask)
+def collate_source(
+    sources: Sequence[Sequence[int] | TokenIds], device: torch.device | str = "cpu"
+) -> tuple[Tensor, Sequences]:
+    """Ids without EOS -> ids with EOS [B, S], padded, on a device."""
+    tokens, lengths = _concat(sources)
+    ids, mask = _pad(tokens, lengths, PAD)
+    sequences = Sequences(torch.from_numpy(mask).to(device), torch.from_numpy(lengths + 1))
+    return torch.from_numpy(ids).to(device), sequences
 
 
 def _concat(sentences: Sequence[Sequence[int] | TokenIds]) -> Sentences:
@@ -120,7 +124,8 @@ def _pad_pairs(source: Sentences, target: Sentences) -> Batch:
     ids, mask, target_ids, label_ids = map(torch.from_numpy, (source_ids, source_mask, inputs, labels))
     # The index is computed on the CPU, as it would synchronize with a GPU.
     label_index = torch.from_numpy(np.flatnonzero(target_mask))
-    return Batch(ids, mask, target_ids, label_ids, label_index, source_lengths=source[1] + 1)
+    sequences = Sequences(mask, torch.from_numpy(source[1] + 1))
+    return Batch(ids, sequences, target_ids, label_ids, label_index)
 
 
 def _pack_pairs(source: Sentences, target: Sentences) -> Batch:
@@ -128,8 +133,8 @@ def _pack_pairs(source: Sentences, target: Sentences) -> Batch:
     inputs = np.roll(labels, 1)  # each EOS moves to the beginning of the next sentence, the place of its BOS
     inputs[target_layout.cu_seqlens[:-1].numpy()] = BOS
     ids, target_ids, label_ids = (torch.from_numpy(row)[None] for row in (source_ids, inputs, labels))
-    mask = torch.ones_like(ids, dtype=torch.bool)
-    return Batch(ids, mask, target_ids, label_ids, torch.arange(len(labels)), layouts=(source_layout, target_layout))
+    sequences = Sequences(torch.ones_like(ids, dtype=torch.bool), layout=source_layout)
+    return Batch(ids, sequences, target_ids, label_ids, torch.arange(len(labels)), target_layout=target_layout)
 
 
 def _pad(

@@ -18,6 +18,7 @@ from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models import Seq2Seq
+from seq2attn.nn.packing import Sequences
 from seq2attn.search.search_config import SearchConfig
 
 LOG_PROB_TOLERANCE = 1e-3
@@ -86,12 +87,12 @@ def check_cache(subject: Subject) -> Iterator[tuple[int, float]]:
     model = subject.search_model
     for sentences in subject.batches():
         batch = collate(_pairs(sentences)).to(model.device)
-        memory, state = model.encode(batch.source, batch.source_mask)
+        memory, state = model.encode(batch.source, batch.sequences)
         steps = list[Tensor]()
         for token in batch.target.unbind(1):
             step, state = model.step(token, state, memory)
             steps.append(step)
-        at_once = _log_probs(subject.reference_model, batch.source, batch.source_mask, batch.target)
+        at_once = _log_probs(subject.reference_model, batch.source, batch.sequences, batch.target)
         yield from _differences(sentences, torch.stack(steps, 1), at_once)
 
 
@@ -100,11 +101,11 @@ def check_padding(subject: Subject) -> Iterator[tuple[int, float]]:
     model, token = subject.reference_model, subject.sources[0][0]
     for sentences in subject.batches():
         batch = collate(_pairs(sentences)).to(model.device)
-        source, mask = (F.pad(side, (0, EXTRA_PADDING)) for side in (batch.source, batch.source_mask))
-        padded = _log_probs(model, source.masked_fill(~mask, token), mask, batch.target)
+        source, mask = (F.pad(side, (0, EXTRA_PADDING)) for side in (batch.source, batch.sequences.mask))
+        padded = _log_probs(model, source.masked_fill(~mask, token), Sequences(mask), batch.target)
         for row, sentence in zip(padded, sentences, strict=True):
             one = collate(_pairs([sentence])).to(model.device)
-            alone = _log_probs(model, one.source, one.source_mask, one.target)
+            alone = _log_probs(model, one.source, one.sequences, one.target)
             yield from _differences([sentence], row[None], alone)
 
 
@@ -119,9 +120,9 @@ def check_scores(subject: Subject) -> Iterator[tuple[int, float]]:
         yield sentence.number, abs(hypothesis.log_prob - sum(token_log_probs)) / len(token_log_probs)
 
 
-def _log_probs(model: Seq2Seq, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-    """Log-probabilities of every next token, all at once: [B, S], [B, S], [B, T] -> [B, T, V]"""
-    return model.log_probs(model(source, mask, target).hidden)
+def _log_probs(model: Seq2Seq, source: Tensor, sequences: Sequences, target: Tensor) -> Tensor:
+    """Log-probabilities of every next token, all at once: source [B, S], target [B, T] -> [B, T, V]"""
+    return model.log_probs(model(source, sequences, target).hidden)
 
 
 def max_abs_difference(one: Tensor, other: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""Base class of encoders: a padded batch of embedded tokens to `EncoderOutput`."""
+"""Base class of encoders: a batch of embedded tokens to `EncoderOutput`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from seq2attn.nn.packing import SequenceLayout
+from seq2attn.nn.packing import SequenceLayout, Sequences
 
 
 @dataclass(frozen=True)
@@ -19,30 +19,19 @@ class EncoderOutput:
     mask: Tensor  # [B, S] bool, True on tokens
     final_state: tuple[Tensor, ...]  # (h,) or (h, c), each [B, layers, F]; other encoders: the mean over tokens
     layout: SequenceLayout | None = None  # of packed sentences: B is 1, and there is no `final_state`
+    weights: Tensor | None = None  # [B, L, H, S, S] of the self-attention of all layers, if needed and there is any
 
 
 class Encoder(nn.Module, ABC):
-    """Embedded tokens [B, S, E] and their mask [B, S] to `EncoderOutput`, which does not depend on padding."""
+    """Embedded tokens [B, S, E] to `EncoderOutput`, which does not depend on padding."""
 
     key_dim: int
     value_dim: int
     final_dim: int
 
     @abstractmethod
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        """embedded [B, S, E], mask bool [B, S], True on tokens"""
-
-    def forward_with_lengths(self, embedded: Tensor, mask: Tensor, lengths: Tensor | None) -> EncoderOutput:
-        """Output of `forward`; `lengths` are the tokens of each sentence [B], on the CPU."""
-        output: EncoderOutput = self(embedded, mask)
-        return output
-
-    def forward_with_weights(self, embedded: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
-        """Output of `forward`, and the self-attention weights of all layers [B, L, H, S, S].
-
-        None for encoders without self-attention.
-        """
-        return self(embedded, mask), None
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        """embedded [B, S, E]; `need_weights` has no effect on encoders without self-attention"""
 
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import FILE_HINT, read_object
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_specs, read_hf_tensors, validate_fields
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.packing import Sequences
 from seq2attn.tokenizers.vocabulary import EOS, PAD
 from seq2attn.tokenizers.wordpiece import check_dependency, resolve_folder
 
@@ -167,26 +168,24 @@ class BertEncoder(_PartlyFrozen, Encoder):
         self.heads = architecture.num_attention_heads
         self.freeze(list(self.bert.encoder.layer[:frozen]))
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        """embedded [B, S, D], mask [B, S]"""
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        """embedded [B, S, D]"""
         # A mask of two dimensions is read on the CPU, and a GPU waited for, to drop one without padding.
-        x = self.bert(inputs_embeds=embedded, attention_mask=mask[:, None, None]).last_hidden_state
-        return EncoderOutput(x, x, mask, (masked_mean(x, mask),))
+        mask = sequences.mask[:, None, None]
+        output = self.bert(inputs_embeds=embedded, attention_mask=mask, output_hidden_states=need_weights)
+        x, final_state = output.last_hidden_state, (masked_mean(output.last_hidden_state, sequences.mask),)
+        weights = self._weights(output.hidden_states[:-1], mask) if need_weights else None
+        return EncoderOutput(x, x, sequences.mask, final_state, weights=weights)
 
-    def forward_with_weights(self, embedded: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
-        """embedded [B, S, D], mask [B, S] -> output, and weights of all layers, which the fused kernel does not return
-
-        They are computed from the inputs of each layer.
-        """
-        output = self.bert(inputs_embeds=embedded, attention_mask=mask[:, None, None], output_hidden_states=True)
-        all_weights = []
-        for layer, x in zip(self.bert.encoder.layer, output.hidden_states[:-1], strict=True):
+    def _weights(self, inputs: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """Weights of all layers from the `inputs` [B, S, D] of each, as the fused kernel returns none."""
+        weights = []
+        for layer, x in zip(self.bert.encoder.layer, inputs, strict=True):
             attention = layer.attention.self
             query, key = (split_heads(projection(x), self.heads) for projection in (attention.query, attention.key))
             scores = query @ key.transpose(-1, -2) * attention.scaling
-            all_weights.append(scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1))
-        x = output.last_hidden_state
-        return EncoderOutput(x, x, mask, (masked_mean(x, mask),)), torch.stack(all_weights, 1)
+            weights.append(scores.masked_fill(~mask, -torch.inf).softmax(-1))
+        return torch.stack(weights, 1)
 
 
 class _IdentityEmbeddings(nn.Module):

@@ -17,6 +17,7 @@ from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.kernels.linear import Linear
 from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding
+from seq2attn.nn.packing import Sequences
 
 SQRT_HALF = 0.5**0.5
 """Factor of the sum of two terms that keeps their variance (Gehring et al. 2017, section 3.4)."""
@@ -53,18 +54,18 @@ class ConvolutionalEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = input_dim
         initialize_parameters(self)
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        """embedded [B, S, E], mask [B, S]; padding is set to zero before each convolution"""
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        """embedded [B, S, E]; padding is set to zero before each convolution"""
         position = torch.arange(embedded.size(1), device=embedded.device)
         embedded = self.dropout(embedded + self.position_embedding(position))
-        is_token = mask.unsqueeze(-1)
+        is_token = sequences.mask.unsqueeze(-1)
         x = self.input_proj(embedded)
         for convolution in self.convolutions:
             inputs = self.dropout(x).masked_fill(~is_token, 0.0)
             x = (F.glu(convolution(inputs.transpose(1, 2)), dim=1).transpose(1, 2) + x) * SQRT_HALF
         keys = self.output_proj(x)
         values = (keys + embedded) * SQRT_HALF
-        return EncoderOutput(keys, values, mask, (masked_mean(values, mask),))
+        return EncoderOutput(keys, values, sequences.mask, (masked_mean(values, sequences.mask),))
 
 
 def _check_kernel_size(kernel_size: int) -> list[FieldError]:

@@ -13,6 +13,7 @@ from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout
 from seq2attn.nn.packed_rnn import run_packed, run_rnn
+from seq2attn.nn.packing import Sequences
 from seq2attn.nn.precision import is_grad_recording
 
 
@@ -34,8 +35,12 @@ class RecurrentEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = config.dim
         initialize_parameters(self)
 
-    def forward(self, embedded: Tensor, mask: Tensor, lengths: Tensor | None = None) -> EncoderOutput:
-        """embedded [B, S, E], mask [B, S]; the final states of both directions are concatenated"""
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        """embedded [B, S, E]; the final states of both directions are concatenated
+
+        A GPU is not waited for where the lengths are known.
+        """
+        mask, lengths = sequences.mask, sequences.lengths
         # Sorted here, as `enforce_sorted=False` copies indices between the CPU and the GPU, and waits for each copy.
         on_device, order = mask.sum(1).sort(descending=True)
         sorted_lengths = on_device.cpu() if lengths is None else lengths.sort(descending=True).values
@@ -46,11 +51,6 @@ class RecurrentEncoder(Encoder):
         inverse = order.argsort()
         states = self.dropout(states.index_select(0, inverse))
         return EncoderOutput(states, states, mask, tuple(self._by_layer(x.index_select(1, inverse)) for x in final))
-
-    def forward_with_lengths(self, embedded: Tensor, mask: Tensor, lengths: Tensor | None) -> EncoderOutput:
-        """Output of `forward`, for which a GPU is not waited for where `lengths` are known."""
-        output: EncoderOutput = self(embedded, mask, lengths)
-        return output
 
     def _by_layer(self, final: Tensor) -> Tensor:
         """[layers * directions, B, d] -> [B, layers, directions * d]"""

@@ -26,7 +26,7 @@ from seq2attn.nn.layers import (
     ResidualConnection,
     SinusoidalPositionEncoding,
 )
-from seq2attn.nn.packing import SequenceLayout
+from seq2attn.nn.packing import Sequences
 
 GATED_ACTIVATIONS: dict[str, Activation] = {"swiglu": "silu", "geglu_tanh": "gelu_tanh"}
 DEFAULT_WAVELENGTHS, DEFAULT_MAX_POSITIONS, DEFAULT_NUM_BUCKETS = "tensor2tensor", 1024, 32
@@ -205,36 +205,28 @@ class TransformerEncoder(Encoder):
         self.key_dim = self.value_dim = self.final_dim = dim
         initialize_parameters(self)
 
-    def forward(self, embedded: Tensor, mask: Tensor, layout: SequenceLayout | None = None) -> EncoderOutput:
-        """embedded [B, S, D], mask [B, S]; `layout`: of packed sentences"""
-        return self._encode(embedded, mask, layout, need_weights=False)[0]
-
-    def forward_with_weights(self, embedded: Tensor, mask: Tensor) -> tuple[EncoderOutput, Tensor | None]:
-        """embedded [B, S, D], mask [B, S] -> output, and weights of all layers"""
-        return self._encode(embedded, mask, None, need_weights=True)
-
-    def _encode(
-        self, embedded: Tensor, mask: Tensor, layout: SequenceLayout | None, *, need_weights: bool
-    ) -> tuple[EncoderOutput, Tensor | None]:
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        """embedded [B, S, D]; there are no weights of packed sentences"""
+        layout = sequences.layout
         position = torch.arange(embedded.size(1), device=embedded.device) if layout is None else layout.positions
         x = self.dropout(self.embedding_norm(embedded + self.position_encoding(position).to(embedded.dtype)))
-        bias = None if self.position_bias is None else self._position_bias(mask, layout)
+        bias = None if self.position_bias is None else self._position_bias(self.position_bias, sequences)
         all_weights = []
         for layer in self.layers:
-            output, weights = layer(x, mask, position, layout, bias, need_weights=need_weights)
+            output, weights = layer(x, sequences, position, bias, need_weights=need_weights)
             x, _ = self.layer_drop(x, output)
             all_weights.append(weights)
         x = self.norm(x)
+        final_state = (masked_mean(x, sequences.mask),) if layout is None else ()
         weights = torch.stack(all_weights, 1) if need_weights else None
-        final = (masked_mean(x, mask),) if layout is None else ()
-        return EncoderOutput(x, x, mask, final, layout), weights
+        return EncoderOutput(x, x, sequences.mask, final_state, layout, weights)
 
-    def _position_bias(self, mask: Tensor, layout: SequenceLayout | None) -> Tensor:
+    def _position_bias(self, position_bias: RelativePositionBias, sequences: Sequences) -> Tensor:
         """[B, H, S, S], of padded sentences"""
-        assert self.position_bias is not None
-        key_mask = mask[:, None, None] if layout is None else layout.padding_mask()
+        layout = sequences.layout
+        key_mask = sequences.mask[:, None, None] if layout is None else layout.padding_mask()
         every_key = key_mask.new_ones(1, 1, 1, key_mask.size(-1))
-        bias: Tensor = self.position_bias(torch.arange(key_mask.size(-1), device=mask.device)[None], every_key)
+        bias: Tensor = position_bias(torch.arange(key_mask.size(-1), device=key_mask.device)[None], every_key)
         return bias.masked_fill(~key_mask, -torch.inf)
 
 
@@ -249,19 +241,12 @@ class TransformerEncoderLayer(nn.Module):
         self.feed_forward_residual = config.build_residual(dim)
 
     def forward(
-        self,
-        x: Tensor,
-        mask: Tensor,
-        position: Tensor,
-        layout: SequenceLayout | None,
-        bias: Tensor | None,
-        *,
-        need_weights: bool,
+        self, x: Tensor, sequences: Sequences, position: Tensor, bias: Tensor | None, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """x [B, S, D], mask [B, S], position [S] or [B, S] -> [B, S, D], and weights [B, H, S, S] if `need_weights`"""
+        """x [B, S, D], position [S] or [B, S] -> [B, S, D], and weights [B, H, S, S] if `need_weights`"""
+        layout, position = sequences.layout, position.expand(x.size(0), -1)
         y = self.self_attention_residual.sublayer_input(x)
-        memory = self.self_attention.project_memory(y, y, mask, layout, bias)
-        position = position.expand(x.size(0), -1)
+        memory = self.self_attention.project_memory(y, y, sequences.mask, layout, bias)
         output = self.self_attention(y, memory, position, need_weights=need_weights, layout=layout)
         x = self.self_attention_residual.add_output(x, output.context)
         x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))

@@ -26,6 +26,7 @@ from seq2attn.encoders.recurrent import RecurrentEncoder
 from seq2attn.inference.engines.onnx_engine import NEXT, SHARED, STATE, quiet
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.decoding_state import map_tensors, repeat_rows, tensors_of
+from seq2attn.nn.packing import Sequences
 from seq2attn.tokenizers.vocabulary import BOS, UNK
 
 Tree = TypeVar("Tree")
@@ -46,9 +47,10 @@ class OnnxRecurrentEncoder(Encoder):
         self.layers = nn.ModuleList(OnnxRNNLayer(encoder.rnn, layer) for layer in range(encoder.rnn.num_layers))
         self.key_dim, self.value_dim, self.final_dim = encoder.key_dim, encoder.value_dim, encoder.final_dim
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        """embedded [B, S, E], mask [B, S]; the final states of both directions are concatenated"""
-        x, lengths = embedded.transpose(0, 1), mask.sum(1, dtype=torch.int32)
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        """embedded [B, S, E]; the final states of both directions are concatenated"""
+        x, mask = embedded.transpose(0, 1), sequences.mask
+        lengths = mask.sum(1, dtype=torch.int32)
         finals = list[tuple[Tensor, ...]]()
         for layer in self.layers:
             x, final = layer(x, lengths)
@@ -112,7 +114,7 @@ class EncodeGraph(nn.Module):
         """source [B, S], mask [B, S] -> tensors of the memory, then of the state"""
         torch._check(source_mask.size(0) == source.size(0))
         torch._check(source_mask.size(1) == source.size(1))
-        memory, state = self.model.encode(source, source_mask)
+        memory, state = self.model.encode(source, Sequences(source_mask))
         state = repeat_rows(state, 2)  # the state of a single hypothesis has no mask for a shared cache
         one = (x if shared else x[::2, None] for x, shared in zip(tensors_of(state), self.is_shared, strict=True))
         empty = (x.new_zeros(x.shape) if 0 in x.shape else x for x in one)
@@ -156,7 +158,7 @@ class Example:
         """For B sentences of different lengths up to S, with K hypotheses each."""
         source, tokens = torch.full((b, s), UNK), torch.full((b, k), BOS)
         mask = torch.arange(s) < torch.arange(s, s - b, -1)[:, None]
-        memory, state = model.encode(source, mask)
+        memory, state = model.encode(source, Sequences(mask))
         _, state = model.step(tokens.flatten(), repeat_rows(state, k), memory)
         is_shared = tuple(tensor.size(0) != b * k for tensor in tensors_of(state))
         return cls((source, mask), tokens, memory, state, is_shared)

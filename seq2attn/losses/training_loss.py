@@ -101,14 +101,12 @@ class TrainingLoss(nn.Module):
         return loss.mean(self._loss(batch, decoded, other_hidden, baseline), self.r_drop / 2 * divergence)
 
     def _decode(self, batch: Batch) -> DecoderOutput:
-        lengths = None if batch.source_lengths is None else torch.from_numpy(batch.source_lengths)
         decoded: DecoderOutput = self.model(
             batch.source,
-            batch.source_mask,
+            batch.sequences,
             batch.target,
             need_weights=self.guided_alignment is not None and batch.alignment_targets is not None,
-            layout=batch.layouts,
-            lengths=lengths,
+            target_layout=batch.target_layout,
         )
         return decoded
 

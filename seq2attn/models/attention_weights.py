@@ -36,8 +36,7 @@ class AttentionWeights:
         (cross_attention,) = cross_attention_weights(model, [(source, target)])
         source_text = TokenizedText.from_ids(tokenizers[0], [*source, EOS])
         target_text = TokenizedText.from_ids(tokenizers[1], [*target, EOS])
-        ids, mask = (tensor.to(model.device) for tensor in collate_source([source]))
-        weights = model.encoder_self_attention(ids, mask)
+        weights = model.encoder_self_attention(*collate_source([source], model.device))
         encoder_self_attention = None if weights is None else weights[0].float().cpu().numpy()
         return cls(source_text, target_text, cross_attention, encoder_self_attention)
 
@@ -83,7 +82,7 @@ def cross_attention_weights(
     output: list[NDArray[np.float32] | None] = [None] * len(pairs)
     for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
         batch = collate([pairs[row] for row in rows]).to(model.device)
-        decoded = model(batch.source, batch.source_mask, batch.target, need_weights=True)
+        decoded = model(batch.source, batch.sequences, batch.target, need_weights=True)
         if decoded.cross_attention is not None:
             weights = decoded.cross_attention
             weights[model.log_probs(decoded.hidden[:, 0]).isnan().any(1)] = math.nan

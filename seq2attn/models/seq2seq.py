@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from seq2attn.attention.attention import Memories
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.decoders.base import Decoder, DecoderOutput
-from seq2attn.encoders.base import Encoder
+from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.errors import UserError
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout
-from seq2attn.nn.packing import SequenceLayout
+from seq2attn.nn.packing import SequenceLayout, Sequences
 
 IdPairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
 """Token ids of source and target of several pairs, without EOS."""
@@ -61,57 +61,56 @@ class Seq2Seq(nn.Module):
         """Device of the weights."""
         return self.output_projection.weight.device
 
-    def encode(self, ids: Tensor, mask: Tensor, lengths: Tensor | None = None) -> tuple[Memories, Any]:
-        """ids [B, S], mask bool [B, S] -> memories of the decoder, and its state before the first token
-
-        `lengths`: the tokens of each sentence [B] on the CPU, if they are known there.
-        """
-        encoded = self.encoder.forward_with_lengths(self.source_embedding(ids), mask, lengths)
-        return self.decoder.init_state(encoded)
+    def encode(self, ids: Tensor, sequences: Sequences) -> tuple[Memories, Any]:
+        """ids [B, S] -> memories of the decoder, and its state before the first token"""
+        return self.decoder.init_state(self.encoder(self.source_embedding(ids), sequences))
 
     def encode_sources(self, sources: Sequence[Sequence[int]]) -> tuple[Memories, Any]:
         """`encode` of token ids without EOS."""
-        ids, mask = collate_source(sources)
-        return self.encode(ids.to(self.device), mask.to(self.device), mask.sum(1))
+        return self.encode(*collate_source(sources, self.device))
 
-    def encoder_self_attention(self, ids: Tensor, mask: Tensor) -> Tensor | None:
-        """ids [B, S], mask bool [B, S] -> attention weights of the encoder [B, L, H, S, S]; None without attention"""
-        return self.encoder.forward_with_weights(self.source_embedding(ids), mask)[1]
+    def encoder_self_attention(self, ids: Tensor, sequences: Sequences) -> Tensor | None:
+        """ids [B, S] -> attention weights of the encoder [B, L, H, S, S]; None without attention"""
+        encoded: EncoderOutput = self.encoder(self.source_embedding(ids), sequences, need_weights=True)
+        return encoded.weights
 
-    def decode(self, ids: Tensor, state: Any, memory: Memories, *, need_weights: bool = False) -> DecoderOutput:
-        """Decode target ids [N, T] after those in `state`."""
-        decoded: DecoderOutput = self.decoder(self.target_embedding(ids), state, memory, need_weights=need_weights)
+    def decode(
+        self,
+        ids: Tensor,
+        state: Any,
+        memory: Memories,
+        *,
+        need_weights: bool = False,
+        layout: SequenceLayout | None = None,
+    ) -> DecoderOutput:
+        """Decode target ids [N, T] after those in `state`; `layout`: of packed targets, for padding-free decoders."""
+        packed = {} if layout is None else {"layout": layout}
+        embedded = self.target_embedding(ids)
+        decoded: DecoderOutput = self.decoder(embedded, state, memory, need_weights=need_weights, **packed)
         return decoded
 
     def forward(
         self,
         source: Tensor,
-        source_mask: Tensor,
+        sequences: Sequences,
         target: Tensor,
         *,
         need_weights: bool = False,
-        layout: tuple[SequenceLayout, SequenceLayout] | None = None,
-        lengths: Tensor | None = None,
+        target_layout: SequenceLayout | None = None,
     ) -> DecoderOutput:
-        """ids [B, S], mask [B, S], ids [B, T] -> the output of the decoder (teacher forcing)
+        """Source ids [B, S] of `sequences`, target ids [B, T] -> the output of the decoder (teacher forcing)
 
-        `layout`: of packed sentences on either side, for padding-free Transformers. `lengths`: as of `encode`.
+        `target_layout`: of packed targets, if the source is packed too, for padding-free Transformers.
 
         Raises UserError if weights are needed and not one for each source token.
         """
-        if layout is None:
-            memory, state = self.encode(source, source_mask, lengths)
-            decoded = self.decode(target, state, memory, need_weights=need_weights)
-            weights = decoded.cross_attention
-            if weights is not None and weights.size(-1) != source.size(1):
-                found = f"{weights.size(-1)} states for {source.size(1)} source tokens"
-                raise UserError(f"attention weights need one state of the encoder for each source token, not {found}")
-            return decoded
-        source_layout, target_layout = layout
-        encoded = self.encoder(self.source_embedding(source), source_mask, source_layout)
-        memory, state = self.decoder.init_state(encoded)
-        packed: DecoderOutput = self.decoder(self.target_embedding(target), state, memory, layout=target_layout)
-        return packed
+        memory, state = self.encode(source, sequences)
+        decoded = self.decode(target, state, memory, need_weights=need_weights, layout=target_layout)
+        weights = decoded.cross_attention
+        if weights is not None and weights.size(-1) != source.size(1):
+            found = f"{weights.size(-1)} states for {source.size(1)} source tokens"
+            raise UserError(f"attention weights need one state of the encoder for each source token, not {found}")
+        return decoded
 
     def step(self, ids: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
         """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""
@@ -121,7 +120,7 @@ class Seq2Seq(nn.Module):
     def token_log_probs(self, pairs: IdPairs) -> Tensor:
         """Log-probabilities of the target tokens and EOS of each pair [B, T], by forced decoding; then padding."""
         batch = collate(pairs).to(self.device)
-        log_probs = self.log_probs(self(batch.source, batch.source_mask, batch.target).hidden)
+        log_probs = self.log_probs(self(batch.source, batch.sequences, batch.target).hidden)
         return log_probs.gather(-1, batch.labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
 
     def log_probs(self, hidden: Tensor) -> Tensor:

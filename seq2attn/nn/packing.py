@@ -1,4 +1,4 @@
-"""Layout of sentences that are packed in one row, without padding.
+"""Sentences of a batch: with padding, or packed in one row without.
 
 Shapes: B sentences of M tokens in all; L tokens of the longest; H heads, d the width of a head.
 """
@@ -62,3 +62,12 @@ class SequenceLayout:
             x.contiguous(), self.cu_seqlens, min_seqlen=self.min_length, max_seqlen=self.max_length
         )
         return nested.transpose(1, 2)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The tokens of a batch of sentences: padded, or packed in one row if there is a layout."""
+
+    mask: Tensor  # [B, L] bool, True on tokens; [1, M] if packed
+    lengths: Tensor | None = None  # [B] number of tokens, on the CPU wherever the mask is; None: not known there
+    layout: SequenceLayout | None = None

@@ -49,7 +49,8 @@ class MinimumRiskLoss(TrainingLoss):
         """The expected cost of the candidates of each sentence; see `TrainingLoss.forward`."""
         if not self.training:
             return super().forward(batch, baseline, update)
-        sources, references = _sentences(batch.source, batch.source_mask), _sentences(batch.labels, batch.labels >= 0)
+        sources = _sentences(batch.source, batch.sequences.mask)
+        references = _sentences(batch.labels, batch.labels >= 0)
         candidates = self.sample(sources, references)
         log_probs = self.log_probs(batch, candidates)
         costs = torch.zeros_like(log_probs)
@@ -77,8 +78,7 @@ class MinimumRiskLoss(TrainingLoss):
     def log_probs(self, batch: Batch, candidates: Sequence[Sequence[tuple[int, ...]]]) -> Tensor:
         """The log-probability of each candidate [B, K], -inf where a sentence has fewer."""
         device, sums = batch.source.device, []
-        lengths = None if batch.source_lengths is None else torch.from_numpy(batch.source_lengths)
-        encoded = self.model.encode(batch.source, batch.source_mask, lengths)
+        encoded = self.model.encode(batch.source, batch.sequences)
         places = [(row, column) for row, ids in enumerate(candidates) for column in range(len(ids))]
         places.sort(key=lambda place: len(candidates[place[0]][place[1]]))
         group_size = math.ceil(len(places) / LENGTH_GROUPS)

@@ -21,6 +21,7 @@ from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
+from seq2attn.nn.packing import Sequences
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
@@ -234,7 +235,7 @@ def _check_guided_alignment(objective: TrainingLoss) -> None:
     objective.eval()
     token = torch.full((1, 1), EOS, device=next(objective.parameters()).device)
     with torch.no_grad():
-        weights = objective.model(token, token.bool(), token, need_weights=True).cross_attention
+        weights = objective.model(token, Sequences(token.bool()), token, need_weights=True).cross_attention
     objective.train(was_training)
     if mistake := objective.guided_alignment.unsupported(*((0, 0) if weights is None else weights.shape[1:3])):
         raise UserError(f"`{mistake.field}` {mistake.message}")

@@ -30,10 +30,10 @@ class BranchingEncoder(Encoder):
             encoder.key_dim = encoder.value_dim = encoder.final_dim = input_dim
             return encoder
 
-    def forward(self, embedded, mask):
+    def forward(self, embedded, sequences, *, need_weights=False):
         if embedded.sum() > 0:
             embedded = -embedded
-        return EncoderOutput(embedded, embedded, mask, (embedded[:, :1],))
+        return EncoderOutput(embedded, embedded, sequences.mask, (embedded[:, :1],))
 """
 
 

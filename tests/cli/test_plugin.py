@@ -34,9 +34,9 @@ class MyEncoder(Encoder):
         self.layer = nn.Linear(input_dim, config.size)
         self.key_dim = self.value_dim = self.final_dim = config.size
 
-    def forward(self, embedded, mask):  # without self-attention, so forward_with_weights is inherited
+    def forward(self, embedded, sequences, *, need_weights=False):
         states = torch.tanh(self.layer(embedded))
-        return EncoderOutput(states, states, mask, (states[:, :1],))
+        return EncoderOutput(states, states, sequences.mask, (states[:, :1],))
 
 
 class MyDecoder(Decoder):
@@ -100,9 +100,9 @@ class WithStatistics(MyEncoder):
         super().__init__(config, input_dim)
         self.norm = nn.BatchNorm1d(config.size)
 
-    def forward(self, embedded, mask):
+    def forward(self, embedded, sequences, *, need_weights=False):
         states = self.norm(torch.tanh(self.layer(embedded)).transpose(1, 2)).transpose(1, 2)
-        return EncoderOutput(states, states, mask, (states[:, :1],))
+        return EncoderOutput(states, states, sequences.mask, (states[:, :1],))
 
 
 class EverySecond(MyEncoder):
@@ -110,9 +110,9 @@ class EverySecond(MyEncoder):
         def build(self, input_dim):
             return EverySecond(self, input_dim)
 
-    def forward(self, embedded, mask):
-        states = super().forward(embedded, mask).keys[:, ::2]
-        return EncoderOutput(states, states, mask[:, ::2], (states[:, :1],))
+    def forward(self, embedded, sequences, *, need_weights=False):
+        states = super().forward(embedded, sequences).keys[:, ::2]
+        return EncoderOutput(states, states, sequences.mask[:, ::2], (states[:, :1],))
 
 
 class ListState(MyDecoder):

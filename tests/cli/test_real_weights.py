@@ -22,6 +22,7 @@ from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
+from seq2attn.nn.packing import Sequences
 from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.cli.conftest import ROOT, Invoke
@@ -63,13 +64,13 @@ def test_vectors_of_minilm_are_those_of_transformers(unpack: Unpack) -> None:
     embedding, encoder = config.build_embedding().eval(), config.build(7).eval()
     tokenizer = WordPieceTokenizerConfig(path=folder).train([])
     load_bert_weights(folder, embedding, encoder, tokenizer.bert_ids)
-    ids, mask = collate_source([tokenizer.encode(line) for line in LINES])
+    ids, sequences = collate_source([tokenizer.encode(line) for line in LINES])
     batch = BertTokenizerFast.from_pretrained(folder)(LINES, padding=True, return_tensors="pt")
     with torch.no_grad():
-        ours = encoder(embedding(ids), mask).keys
+        ours = encoder(embedding(ids), sequences).keys
         theirs = BertModel.from_pretrained(folder).eval()(**batch).last_hidden_state
     assert ours.shape == theirs.shape
-    torch.testing.assert_close(ours[mask], theirs[mask], rtol=0, atol=1e-4)
+    torch.testing.assert_close(ours[sequences.mask], theirs[sequences.mask], rtol=0, atol=1e-4)
 
 
 def test_translations_of_bergamot_are_those_of_another_engine(
@@ -213,7 +214,7 @@ def test_logits_of_netra_are_those_of_its_formula(
     random = np.random.default_rng(0)
     source, target = [*random.integers(1, 28, 9), 0, 0], [1, *random.integers(3, 81, 7)]  # zeros: their padding
     ids, target_ids = torch.tensor([source]) + 4, torch.tensor([target]) + 4
-    logits = model.output_projection(model(ids, torch.ones_like(ids, dtype=torch.bool), target_ids).hidden)
+    logits = model.output_projection(model(ids, Sequences(torch.ones_like(ids, dtype=torch.bool)), target_ids).hidden)
     np.testing.assert_allclose(logits[0, :, 4:], netra.logits(source, target), rtol=1e-5, atol=1e-4)
 
 

@@ -14,6 +14,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference import scoring
 from seq2attn.inference.scoring import score_files
 from seq2attn.inference.translator import Translator
+from seq2attn.nn.packing import Sequences
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
 from tests.cli.conftest import Invoke, write_lines
@@ -64,7 +65,7 @@ def test_each_token_has_its_probability(invoke: Invoke, run: RunDirectory, tmp_p
     item = json.loads(invoke("score", run.folder, *FILES, "--json").out)
     model, source, target = run.load_model()
     ids = torch.tensor([[*source.encode("a few words"), EOS]])
-    memory, state = model.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+    memory, state = model.encode(ids, Sequences(torch.ones_like(ids, dtype=torch.bool)))
     previous, expected = BOS, []
     with torch.no_grad():
         for token in [*target.encode("not many"), EOS]:

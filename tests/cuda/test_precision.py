@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from seq2attn.losses.training_loss import TrainingLoss
+from seq2attn.nn.packing import Sequences
 from tests.cuda import DEVICE, MARKS, relative_distance
 from tests.laws.parts import DECODERS, ENCODERS, FIXED, PLUGGED, calm, model, sources
 from tests.laws.test_precision import check_bfloat16_gradients, loss_and_gradients
@@ -18,9 +19,10 @@ ENCODED = [(e, d, "multi-head", "global") for e in ENCODERS if e != "gru" for d 
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_no_encoder_gives_float16(encoder):
     net = model(encoder, "luong").float().to(DEVICE)
-    words, mask = (x.to(DEVICE) for x in sources())
+    words, sequences = sources()
     with torch.autocast(DEVICE.type, torch.bfloat16):
-        encoded = net.encoder(net.source_embedding(words), mask)
+        embedded = net.source_embedding(words.to(DEVICE))
+        encoded = net.encoder(embedded, Sequences(sequences.mask.to(DEVICE)))
     kinds = {x.dtype for x in (encoded.keys, encoded.values, *encoded.final_state)}
     assert kinds <= {torch.bfloat16, torch.float32}
 

@@ -12,6 +12,7 @@ from seq2attn.decoders.bridge import RecurrentDecoderBaseConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoder
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
+from seq2attn.nn.packing import Sequences
 from seq2attn.training.train_state import update_seed
 
 UPDATES = {update_seed(1, update, rank): (update, rank) for update in range(1, 100) for rank in range(2)}
@@ -58,8 +59,8 @@ class Slow(_GRU):
             Slow.seconds += 100
             return Slow(self, input_dim)
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        return self.gru(embedded, mask)
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        return self.gru(embedded, sequences)
 
 
 class Faulty(_GRU):
@@ -84,8 +85,8 @@ class Faulty(_GRU):
         self.extra = torch.nn.Parameter(torch.zeros(8))
         self.update, self.micro_batch = 0, 0
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        encoded, value = self.gru(embedded, mask), float(self.config.value)
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        encoded, value = self.gru(embedded, sequences), float(self.config.value)
         states = encoded.keys + self.extra
         if self.is_faulty():
             if self.config.fault_in == "states":
@@ -94,7 +95,7 @@ class Faulty(_GRU):
                 states = _Custom.apply(states, lambda d: d * value)
             else:
                 states = encoded.keys + _Custom.apply(self.extra, lambda d: d * value)
-        return EncoderOutput(states, states, mask, encoded.final_state)
+        return EncoderOutput(states, states, sequences.mask, encoded.final_state)
 
     def is_faulty(self) -> bool:
         update, rank = UPDATES.get(torch.initial_seed(), (0, 0))
@@ -117,9 +118,9 @@ class Forgetful(_GRU):
         super().__init__(config, input_dim)
         self.noise = torch.Generator().manual_seed(7)
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
         noise = torch.randn(embedded.shape, generator=self.noise) if self.training else 0.0
-        return self.gru(embedded + noise, mask)
+        return self.gru(embedded + noise, sequences)
 
 
 class OutOfMemory(_GRU):
@@ -144,8 +145,8 @@ class OutOfMemory(_GRU):
         super().__init__(config, input_dim)
         self.spares = config.spares
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> EncoderOutput:
-        encoded, update = self.gru(embedded, mask), UPDATES.get(torch.initial_seed(), (0, 0))[0]
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        encoded, update = self.gru(embedded, sequences), UPDATES.get(torch.initial_seed(), (0, 0))[0]
         if self.config.updates is not None and update not in self.config.updates:
             return encoded
         if self.training and (len(embedded) > self.config.max_rows or embedded.size(1) > self.config.max_length):
@@ -154,7 +155,7 @@ class OutOfMemory(_GRU):
                 if not self.config.backward:
                     self.fail()
                 states = _Custom.apply(encoded.keys, self.fail)
-                return EncoderOutput(states, states, mask, encoded.final_state)
+                return EncoderOutput(states, states, sequences.mask, encoded.final_state)
         return encoded
 
     def fail(self, *_: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from seq2attn.data.collate import collate
 from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.nn.decoding_state import map_tensors
+from seq2attn.nn.packing import Sequences
 
 WIDTH, WORDS = 16, 11
 
@@ -163,11 +164,11 @@ def calm(net: Seq2Seq) -> Seq2Seq:
     return net
 
 
-def sources(lengths: tuple[int, ...] = (5, 3, 1, 7), garbage: int = 0) -> tuple[Tensor, Tensor]:
-    """Ids [B, S] with `garbage` in the padding, and their mask."""
+def sources(lengths: tuple[int, ...] = (5, 3, 1, 7), garbage: int = 0) -> tuple[Tensor, Sequences]:
+    """Ids [B, S] with `garbage` in the padding."""
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     ids = torch.randint(3, WORDS, mask.shape, generator=torch.Generator().manual_seed(1))
-    return torch.where(mask, ids, garbage), mask
+    return torch.where(mask, ids, garbage), Sequences(mask)
 
 
 def targets(rows: int, length: int) -> Tensor:

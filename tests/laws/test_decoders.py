@@ -10,6 +10,7 @@ from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig
 from seq2attn.models.build import build_on_meta_device
 from seq2attn.nn.decoding_state import map_tensors, repeat_rows, select_rows, with_fixed_capacity
+from seq2attn.nn.packing import Sequences
 from tests.laws.parts import (
     BATCH,
     DECODERS,
@@ -65,23 +66,23 @@ def test_decoding_in_parts_equals_decoding_at_once(decoder, score, align, traini
 )
 def test_padding_does_not_matter(encoder, decoder, score, align):
     net, lengths = model(encoder, decoder, score, align), (5, 3, 1, 7)
-    (ids, mask), target = sources(lengths, garbage=9), targets(4, 6)
-    memory, state = net.encode(ids, mask)
+    (ids, sequences), target = sources(lengths, garbage=9), targets(4, 6)
+    memory, state = net.encode(ids, sequences)
     batch = net.decode(target, state, memory).hidden
     for i, n in enumerate(lengths):
-        memory, state = net.encode(ids[i : i + 1, :n], mask[i : i + 1, :n])
+        memory, state = net.encode(ids[i : i + 1, :n], Sequences(sequences.mask[i : i + 1, :n]))
         torch.testing.assert_close(batch[i : i + 1], net.decode(target[i : i + 1], state, memory).hidden)
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), covering(PAIRS))
 def test_padding_has_no_gradient(encoder, decoder):
     net = model(encoder, decoder, "multi-head")
-    ids, mask = sources(garbage=9)
+    ids, sequences = sources(garbage=9)
     embedded = net.source_embedding(ids).detach().requires_grad_()
-    memory, state = net.decoder.init_state(net.encoder(embedded, mask))
+    memory, state = net.decoder.init_state(net.encoder(embedded, sequences))
     net.decode(targets(4, 6), state, memory).hidden.pow(2).sum().backward()
-    assert (embedded.grad[~mask] == 0).all()
-    assert (embedded.grad[mask].abs().sum(-1) > 0).all()
+    assert (embedded.grad[~sequences.mask] == 0).all()
+    assert (embedded.grad[sequences.mask].abs().sum(-1) > 0).all()
 
 
 @pytest.mark.parametrize(("decoder", "score", "align"), covering(PLUGGED))
@@ -155,8 +156,9 @@ def test_every_parameter_has_a_gradient(encoder, decoder, score, align, tie):
 @pytest.mark.parametrize(("decoder", "score", "align"), covering(parts for parts in PLUGGED if parts[1] != "none"))
 def test_weights_are_a_distribution_over_tokens(decoder, score, align):
     net = model("gru", decoder, score, align)
-    ids, mask = sources()
-    memory, state = net.encode(ids, mask)
+    ids, sequences = sources()
+    mask = sequences.mask
+    memory, state = net.encode(ids, sequences)
     weights = net.decode(targets(4, 9), state, memory, need_weights=True).cross_attention
     assert (weights >= 0).all()
     assert weights.dim() == 5  # [N, L, H, T, S]
@@ -172,9 +174,11 @@ def test_weights_are_a_distribution_over_tokens(decoder, score, align):
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_weights_of_an_encoder_are_a_distribution_and_do_not_change_the_output(encoder):
     net, lengths = model(encoder, "luong"), (5, 3, 1, 7)
-    ids, mask = sources(lengths, garbage=9)
-    embedded = net.source_embedding(ids)
-    output, (with_weights, weights) = net.encoder(embedded, mask), net.encoder.forward_with_weights(embedded, mask)
+    ids, sequences = sources(lengths, garbage=9)
+    embedded, mask = net.source_embedding(ids), sequences.mask
+    output, with_weights = net.encoder(embedded, sequences), net.encoder(embedded, sequences, need_weights=True)
+    weights = with_weights.weights
+    assert output.weights is None
     for name in ("keys", "values"):
         torch.testing.assert_close(getattr(with_weights, name)[mask], getattr(output, name)[mask])
     torch.testing.assert_close(with_weights.final_state, output.final_state)
@@ -184,11 +188,11 @@ def test_weights_of_an_encoder_are_a_distribution_and_do_not_change_the_output(e
     config = {"layers": 2, "heads": 4} if encoder == "bert" else ENCODERS[encoder]
     assert weights.shape == (len(lengths), config["layers"], config["heads"], max(lengths), max(lengths))
     assert (weights >= 0).all()
-    weights = net.encoder_self_attention(ids, mask)
+    weights = net.encoder_self_attention(ids, sequences)
     assert (weights[~mask[:, None, None, None].expand_as(weights)] == 0).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
     for i, n in enumerate(lengths):
-        alone = net.encoder_self_attention(ids[i : i + 1, :n], mask[i : i + 1, :n])
+        alone = net.encoder_self_attention(ids[i : i + 1, :n], Sequences(mask[i : i + 1, :n]))
         torch.testing.assert_close(weights[i : i + 1, ..., :n, :n], alone)
 
 
@@ -247,7 +251,7 @@ def test_losses_and_gradients_wait_for_nothing(encoder, decoder, monkeypatch):
 )
 def test_steps_of_a_search_wait_for_nothing(decoder, score, align):
     net, batch = model("gru", decoder, score, align).float(), BATCH.to("meta")
-    encoded = net.encode(BATCH.source, BATCH.source_mask, torch.from_numpy(BATCH.source_lengths))
+    encoded = net.encode(BATCH.source, BATCH.sequences)
     memory, state = map_tensors(lambda tensor: tensor.to("meta"), encoded)
     net.to("meta")
     _, state = net.step(batch.target[:, 0], state, memory)

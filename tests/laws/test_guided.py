@@ -87,7 +87,7 @@ def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
     net, batch = model("gru", decoder, "multi-head", align), aligned_batch()
     guided = GuidedAlignmentConfig(weight=0.3)
     plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, guided)(batch)
-    attention = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
+    attention = net(batch.source, batch.sequences, batch.target, need_weights=True).cross_attention
     layer = attention[:, max(0, attention.size(1) - 2), 0]
     logs = torch.where(layer > 0, layer.clamp_min(1e-300).log(), np.log(np.finfo(float).tiny))
     torch.testing.assert_close(both.guided_alignment, -(batch.alignment_targets * logs).sum())
@@ -104,8 +104,8 @@ def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
 def test_hard_attention_is_guided_by_its_distribution(align):
     """Not by the sample: a linked position that it misses has a weight, and a gradient."""
     net, batch = model("gru", "luong-feeding", "additive", align).train(), aligned_batch()
-    weights = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention
-    reached = batch.source_mask[:, None, None, None].expand_as(weights)
+    weights = net(batch.source, batch.sequences, batch.target, need_weights=True).cross_attention
+    reached = batch.sequences.mask[:, None, None, None].expand_as(weights)
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     assert ((weights > 0) == reached).all()
     scores = [value for key, value in net.named_parameters() if ".score." in key]

@@ -10,6 +10,7 @@ from torch import nn
 from seq2attn.errors import CorruptFileError, UserError
 from seq2attn.io.weights import copy_weights, load_tensors, unique_state_dict
 from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapters
+from seq2attn.nn.packing import Sequences
 from seq2attn.training.checkpoints.averaging import average_run, load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.laws.parts import EVERY_DECODER, calm, model, sources, targets
@@ -29,8 +30,8 @@ def adapted(net):
 
 
 def loss_and_gradients(net, batch, fraction):
-    (ids, mask), target = batch
-    hidden = net.log_probs(net(ids, mask, target).hidden)[..., 3]
+    (ids, sequences), target = batch
+    hidden = net.log_probs(net(ids, sequences, target).hidden)[..., 3]
     (hidden.sum() * fraction).backward()
     return hidden.detach(), {name: parameter.grad for name, parameter in net.named_parameters()}
 
@@ -46,8 +47,8 @@ def test_every_kernel_sees_the_update(encoder, decoder, dtype, rows):
         plain.encoder.eval()  # its attention has a dropout that is no module
     net = adapted(deepcopy(plain))
     copy_weights(plain, merge_adapters(unique_state_dict(net)), "merged")
-    ids, mask = sources()
-    batch = (ids.repeat(rows, 1), mask.repeat(rows, 1)), targets(4 * rows, 8)
+    ids, sequences = sources()
+    batch = (ids.repeat(rows, 1), Sequences(sequences.mask.repeat(rows, 1))), targets(4 * rows, 8)
     output, gradients = loss_and_gradients(net, batch, 1 / rows)
     expected, merged_gradients = loss_and_gradients(plain, batch, 1 / rows)
     accuracy = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {}

@@ -28,7 +28,7 @@ def traits(fields):
     torch.manual_seed(0)
     net = build_model(ModelConfig.model_validate(fields), 11, 11)
     yield from net.state_dict().values()
-    yield net.eval()(BATCH.source, BATCH.source_mask, BATCH.target).hidden
+    yield net.eval()(BATCH.source, BATCH.sequences, BATCH.target).hidden
     torch.manual_seed(0)
     TrainingLoss(net.train())(BATCH).loss.backward()
     yield from (parameter.grad for parameter in net.parameters())

@@ -65,7 +65,7 @@ def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
     model = build_model(ModelConfig.model_validate(BAHDANAU), *sizes)
     pairs = prepared.train.corpus
     batch = collate([pairs[row] for row in range(len(pairs))])
-    logits = model.output_projection(model(batch.source, batch.source_mask, batch.target).hidden)
+    logits = model.output_projection(model(batch.source, batch.sequences, batch.target).hidden)
     labels = batch.labels.flatten()
     loss = F.cross_entropy(logits.flatten(0, 1), labels, ignore_index=IGNORE_INDEX, label_smoothing=smoothing)
     loss.backward()
@@ -233,7 +233,7 @@ def test_validation_has_no_dropout(corpus):
     net = run.load_model()[0]
     batch = collate([dev[row] for row in range(len(dev))])
     with torch.no_grad():
-        logits = net.output_projection(net(batch.source, batch.source_mask, batch.target).hidden).flatten(0, 1)
+        logits = net.output_projection(net(batch.source, batch.sequences, batch.target).hidden).flatten(0, 1)
     loss = F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORE_INDEX, label_smoothing=0.2)
     assert line["loss"] == pytest.approx(loss.item(), rel=1e-5)
 

@@ -75,7 +75,7 @@ def test_a_row_has_no_padding():
     batch = collate(PAIRS, packed=True)
     assert batch.source.shape == (1, sum(len(source) + 1 for source, _ in PAIRS))
     assert batch.labels.shape == (1, sum(len(target) + 1 for _, target in PAIRS))
-    of_source, of_target = batch.layouts
+    of_source, of_target = batch.sequences.layout, batch.target_layout
     for row, layout, padded in (
         (batch.source, of_source, collate(PAIRS).source),
         (batch.target, of_target, collate(PAIRS).target),
@@ -138,7 +138,7 @@ def test_shapes_on_a_gpu_are_those_of_flash_attention(which, dtype, monkeypatch)
         monkeypatch.delattr(torch.nested, "nested_tensor_from_jagged")
     net, batch = objective(**which).model.to("meta", dtype), collate(PAIRS, packed=True).to("meta")
     with FlopCounterMode(display=False) as counter:
-        decoded = net(batch.source, batch.source_mask, batch.target, layout=batch.layouts)
+        decoded = net(batch.source, batch.sequences, batch.target, target_layout=batch.target_layout)
         decoded.hidden.sum().backward()
     assert decoded.hidden.shape == (*batch.target.shape, 16)
     flash = torch.ops.aten._flash_attention_forward, torch.ops.aten._flash_attention_backward

@@ -81,10 +81,10 @@ def test_rnns_of_pytorch_run_in_float32_outside_autocast(encoder, decoder):
 
             module.register_forward_hook(record)
     with torch.no_grad():
-        full = net(BATCH.source, BATCH.source_mask, BATCH.target).hidden
+        full = net(BATCH.source, BATCH.sequences, BATCH.target).hidden
         calls.clear()
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            half = net(BATCH.source, BATCH.source_mask, BATCH.target).hidden
+            half = net(BATCH.source, BATCH.sequences, BATCH.target).hidden
             assert torch.is_autocast_enabled("cpu")
     assert calls == [(name, {torch.float32}, False) for name in ("encoder.rnn", "decoder.rnn.rnn")]
     torch.testing.assert_close(half.float(), full, rtol=0.02, atol=0.02)

@@ -17,6 +17,7 @@ from seq2attn.nn.decoding_state import (
     with_fixed_capacity,
 )
 from seq2attn.nn.kernels.linear import prepack_linears
+from seq2attn.nn.packing import Sequences
 from seq2attn.search import captured_step
 from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.length_penalty import LengthLimits
@@ -152,8 +153,8 @@ def test_sentences_that_finish_at_different_steps_equal_each_alone(decoder, stra
     net = model("gru", decoder)
     torch.nn.init.normal_(net.output_projection.weight, std=2.0)
     max_lengths = torch.tensor([2, 19, 5, 9, 3, 12, 4, 2])
-    ids, mask = sources(tuple(itertools.islice(itertools.cycle((5, 3, 1, 7)), len(max_lengths))))
-    memory, state = net.encode(ids, mask)
+    ids, sequences = sources(tuple(itertools.islice(itertools.cycle((5, 3, 1, 7)), len(max_lengths))))
+    memory, state = net.encode(ids, sequences)
     options = {"strategy": strategy, "bos": BOS, "eos": EOS}
     batch, captured = (
         search(step, state, memory, limits=LengthLimits(max_lengths - 1, max_lengths), **options)
@@ -163,7 +164,8 @@ def test_sentences_that_finish_at_different_steps_equal_each_alone(decoder, stra
     torch.testing.assert_close(captured.scores, batch.scores)
     assert 2 <= len(captures) <= 6
     for i, most in enumerate(max_lengths):
-        memory, state = net.encode(ids[i : i + 1, mask[i]], mask[i : i + 1, mask[i]])
+        is_token = sequences.mask[i]
+        memory, state = net.encode(ids[i : i + 1, is_token], Sequences(is_token[is_token][None]))
         alone = search(net.step, state, memory, limits=LengthLimits(most[None] - 1, most[None]), **options)
         assert (batch.tokens[i, :, :most] == alone.tokens[0]).all()
         assert (batch.tokens[i, :, most:] == EOS).all()

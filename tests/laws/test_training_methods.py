@@ -13,6 +13,7 @@ from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.nn.kernels.cross_entropy import symmetric_kl
+from seq2attn.nn.packing import Sequences
 from seq2attn.tokenizers.vocabulary import BOS
 from tests.laws.parts import EVERY_DECODER, REPRESENTATIVE, calm, model
 from tests.laws.small import BPE_DROPOUT, MODELS, assert_exact_resume
@@ -24,7 +25,7 @@ LAYERS = {"kind": "transformer", "layers": 4, "heads": 2, "ffn_dim": 16, "dropou
 
 
 def hidden_of(net, batch):
-    return net(batch.source, batch.source_mask, batch.target).hidden.flatten(0, 1)[batch.label_index]
+    return net(batch.source, batch.sequences, batch.target).hidden.flatten(0, 1)[batch.label_index]
 
 
 @pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
@@ -48,7 +49,7 @@ def test_r_drop_is_the_mean_of_two_passes_and_their_divergence(decoder):
 @pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
 def test_sampled_inputs_are_the_predictions_of_the_token_before(decoder):
     net, batch = calm(model("transformer", decoder)), collate(PAIRS)
-    predictions = net.log_probs(net(batch.source, batch.source_mask, batch.target).hidden).argmax(-1)
+    predictions = net.log_probs(net(batch.source, batch.sequences, batch.target).hidden).argmax(-1)
     target = torch.cat([batch.target[:, :1], predictions[:, :-1]], 1)
     assert (batch.target[:, 0] == BOS).all() and not torch.equal(target, batch.target)
     expected = TrainingLoss(net)(replace(batch, target=target))
@@ -76,15 +77,15 @@ def test_resuming_is_exact(corpus, name):
 def test_layer_drop_skips_layers_in_training_only():
     """The outputs are those of the model without some of its layers, and all 16 combinations come."""
     encoder = TransformerEncoderConfig.model_validate(LAYERS).build(8)
-    embedded, mask = torch.randn(1, 3, 8), torch.ones(1, 3, dtype=torch.bool)
+    embedded, sequences = torch.randn(1, 3, 8), Sequences(torch.ones(1, 3, dtype=torch.bool))
     layers, expected = encoder.layers, {}
     for kept in itertools.product([False, True], repeat=4):
         encoder.layers = torch.nn.ModuleList(itertools.compress(layers, kept))
-        expected[kept] = encoder.eval()(embedded, mask).keys
+        expected[kept] = encoder.eval()(embedded, sequences).keys
     encoder.layers = layers
-    torch.testing.assert_close(encoder(embedded, mask).keys, expected[True, True, True, True])
+    torch.testing.assert_close(encoder(embedded, sequences).keys, expected[True, True, True, True])
     encoder.train()
-    found = [encoder(embedded, mask).keys for _ in range(200)]
+    found = [encoder(embedded, sequences).keys for _ in range(200)]
     matches = [[kept for kept, keys in expected.items() if torch.allclose(keys, one, atol=1e-6)] for one in found]
     assert all(len(match) == 1 for match in matches) and {match[0] for match in matches} == {*expected}
 

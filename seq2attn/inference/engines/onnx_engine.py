@@ -158,8 +158,8 @@ class OnnxModel:
 
     def encode_sources(self, sources: TokenIds) -> tuple[Tensors, OnnxState]:
         """Memory, and the state before the first token, of token ids without EOS."""
-        ids, mask = collate_source(sources)
-        outputs = self.encode_graph.run({"source": ids, "source_mask": mask})
+        ids, sequences = collate_source(sources)
+        outputs = self.encode_graph.run({"source": ids, "source_mask": sequences.mask})
         return tuple(outputs[name] for name in self.memory), self._state(outputs)
 
     def step(self, ids: Tensor, state: OnnxState, memory: Tensors) -> tuple[Tensor, OnnxState]:

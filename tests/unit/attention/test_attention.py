@@ -18,6 +18,7 @@ from seq2attn.attention.scores import DotScore, MultiHeadScore
 from seq2attn.decoders.recurrent import BAHDANAU_WIRING, LUONG_WIRING
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
+from seq2attn.nn.packing import Sequences
 from tests.laws.formulas import plain_attention, plain_context
 from tests.laws.parts import ALIGNS, ATTENTIONS, SCORES, rand, shuffled
 
@@ -242,6 +243,6 @@ def test_bahdanaus_and_luongs_decoders_are_presets_of_the_wiring(kind, wiring):
         shared = {"dim": 8, "layers": 2, "cell": "lstm", "attention": {"score": {"kind": "additive", "dim": 8}}}
         parts = {"encoder": {"kind": "gru", "dim": 8}, "decoder": {**shared, **decoder}}
         nets.append(build_model(ModelConfig.model_validate({"embeddings": {"dim": 8}, **parts}), 11, 11).eval())
-    ids, mask = torch.randint(3, 11, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
-    one, other = (net(ids, mask, ids).hidden for net in nets)
+    ids, sequences = torch.randint(3, 11, (2, 5)), Sequences(torch.ones(2, 5, dtype=torch.bool))
+    one, other = (net(ids, sequences, ids).hidden for net in nets)
     assert torch.equal(one, other)

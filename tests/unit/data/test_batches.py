@@ -100,13 +100,16 @@ def test_too_few_pairs_for_the_processes() -> None:
 def test_collate() -> None:
     batch = collate([([5, 6, 7], [8]), (np.array([9], dtype=np.uint16), np.array([10, 11], dtype=np.uint16))])
     assert batch.source.tolist() == [[5, 6, 7, EOS], [9, EOS, PAD, PAD]]
-    assert batch.source_mask.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.sequences.mask.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.sequences.lengths.tolist() == [4, 2]
     assert batch.target.tolist() == [[BOS, 8, PAD], [BOS, 10, 11]]
     assert batch.labels.tolist() == [[8, EOS, IGNORE_INDEX], [10, 11, EOS]]
     assert batch.label_index.tolist() == [0, 1, 3, 4, 5]
     assert batch.source.dtype == batch.target.dtype == batch.labels.dtype == batch.label_index.dtype == torch.int64
-    tensors = [value for value in vars(batch.to("meta")).values() if isinstance(value, torch.Tensor)]
-    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    moved = batch.to("meta")
+    tensors = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
+    assert {tensor.device.type for tensor in (*tensors, moved.sequences.mask)} == {"meta"}
+    assert moved.sequences.lengths.device.type == "cpu"
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -119,13 +122,16 @@ def test_a_batch_of_a_corpus_is_that_of_its_pairs(packed: bool, size: int) -> No
     for name, tensor in vars(expected).items():
         if isinstance(tensor, torch.Tensor):
             assert torch.equal(getattr(batch, name), tensor) and getattr(batch, name).dtype == tensor.dtype, name
-    assert (batch.layouts is None) == (expected.layouts is None) == (not packed)
+    assert torch.equal(batch.sequences.mask, expected.sequences.mask)
+    assert (batch.target_layout is None) == (expected.target_layout is None) == (not packed)
+    assert (batch.sequences.layout is None) == (expected.sequences.layout is None) == (not packed)
     assert batch.alignment_targets is None
 
 
 def test_collate_source_takes_empty_lines() -> None:
-    source, mask = collate_source([[], [4]])
-    assert source.tolist() == [[EOS, PAD], [4, EOS]] and mask.tolist() == [[True, False], [True, True]]
+    source, sequences = collate_source([[], [4]])
+    assert source.tolist() == [[EOS, PAD], [4, EOS]] and sequences.mask.tolist() == [[True, False], [True, True]]
+    assert sequences.lengths.tolist() == [1, 2]
 
 
 def test_prefetched_results_are_in_order_and_one_is_computed_ahead():

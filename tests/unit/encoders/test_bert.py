@@ -44,11 +44,13 @@ def assert_equals_transformers(folder, lines, **options):
     )
     expected = bert(**batch, output_attentions=True)
     tokenizer, embedding, encoder = load_parts(folder)
-    ids, mask = collate_source([tokenizer.encode(line) for line in lines])
+    ids, sequences = collate_source([tokenizer.encode(line) for line in lines])
+    mask = sequences.mask
     vectors = embedding(ids)
-    output, weights = encoder.forward_with_weights(vectors, mask)
+    output = encoder(vectors, sequences, need_weights=True)
+    weights = output.weights
     torch.testing.assert_close(output.keys[mask], expected.last_hidden_state[mask], **NEAR)
-    torch.testing.assert_close(encoder(vectors, mask).keys[mask], output.keys[mask])
+    torch.testing.assert_close(encoder(vectors, sequences).keys[mask], output.keys[mask])
     rows = mask[:, None, None, :, None].expand_as(weights)
     torch.testing.assert_close(weights[rows], torch.stack(expected.attentions, 1)[rows], **NEAR)
     return output, expected
@@ -89,11 +91,11 @@ def test_layer_norms_may_have_the_names_of_googles_checkpoints(tmp_path):
 
 def test_tokens_of_long_sources_share_the_last_position(folder):
     tokenizer, embedding, encoder = load_parts(folder)
-    ids, mask = collate_source([tokenizer.encode("a b c d e " * 20)])
+    ids, sequences = collate_source([tokenizer.encode("a b c d e " * 20)])
     vectors = embedding(ids)
     torch.testing.assert_close(vectors[0, 31:36], vectors[0, 41:46])  # the same tokens
     assert (vectors[0, 1:6] - vectors[0, 6:11]).abs().max() > 0.1
-    assert encoder(vectors, mask).keys.isfinite().all()
+    assert encoder(vectors, sequences).keys.isfinite().all()
     output, _ = assert_equals_transformers(folder, ["a b c d e " * 4 + "a b"])
     assert output.keys.size(1) == 24
 

@@ -12,6 +12,7 @@ from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.nn.layers import LearnedPositionEmbedding, SinusoidalPositionEncoding
+from seq2attn.nn.packing import Sequences
 from tests.laws.parts import model, rand, shuffled, sources
 
 DIM, HEADS, KV_HEADS, HIDDEN, LAYERS = 12, 3, 1, 20, 2
@@ -116,7 +117,7 @@ def test_rotary_grouped_rmsnorm_and_swiglu_are_llamas_layer():
     for layer in ours.layers:
         y = llama_layer(layer, config)(y, attention_mask=mask, position_embeddings=rotations)
     # LLaMA's angles are in single precision.
-    torch.testing.assert_close(ours(x, MASK).values[MASK], ours.norm(y)[MASK], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ours(x, Sequences(MASK)).values[MASK], ours.norm(y)[MASK], rtol=1e-5, atol=1e-6)
 
 
 def test_the_kv_cache_and_the_memory_are_grouped():

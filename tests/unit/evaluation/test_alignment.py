@@ -91,7 +91,7 @@ def test_weights_are_pooled_from_those_of_single_pairs(decoder: str, name: str) 
         ids = [tokenizer.encode(side) for side in (source, target)]
         sizes = [[len(tokenizer.encode(word)) for word in side.split()] for side in (source, target)]
         batch = collate([(ids[0], ids[1])])
-        attention = net(batch.source, batch.source_mask, batch.target, need_weights=True).cross_attention[0].detach()
+        attention = net(batch.source, batch.sequences, batch.target, need_weights=True).cross_attention[0].detach()
         for step, shift in enumerate((0, 1)):
             rows = attention[:, :, shift:].split([*sizes[1], attention.size(2) - shift - sum(sizes[1])], dim=2)
             for word, row in enumerate(rows[:-1]):

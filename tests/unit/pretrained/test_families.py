@@ -134,9 +134,9 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     pieces = [tokens[id] for id in (*translator.target.line_prefix, len(tokens) - 9, 9, 17, EOS)]
     labels = torch.tensor([[start, *map(names.index, pieces)]]).expand(len(SOURCE), -1)
     expected_logits = original(**inputs, decoder_input_ids=labels).logits
-    ids, mask = collate_source([translator.source.encode(line) for line in SOURCE])
+    ids, sequences = collate_source([translator.source.encode(line) for line in SOURCE])
     target_ids = torch.tensor([[BOS, *map(translator.target.vocabulary.id, pieces)]]).expand(len(SOURCE), -1)
-    logits = translator.model.output_projection(translator.model(ids, mask, target_ids).hidden)
+    logits = translator.model.output_projection(translator.model(ids, sequences, target_ids).hidden)
     assert len(tokens) == original.config.vocab_size + 1  # theirs have no BOS beside EOS or PAD
     columns = [int(t[7:-1]) if t.startswith("<unused") else names.index(t) for t in tokens[EOS:]]
     torch.testing.assert_close(logits[..., EOS:], expected_logits[..., columns], rtol=1e-5, atol=1e-5)

@@ -107,10 +107,10 @@ def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> N
     assert encode.model_max_length == max_source_length(run.load_config()) + 1  # with EOS
     lines = [line for line in LINES if line]
     batch = encode(lines, return_tensors="pt", padding=True)
-    ids, mask = collate_source([source.encode(line) for line in lines])
-    assert batch.input_ids.equal(ids) and batch.attention_mask.bool().equal(mask)
+    ids, sequences = collate_source([source.encode(line) for line in lines])
+    assert batch.input_ids.equal(ids) and batch.attention_mask.bool().equal(sequences.mask)
     target_ids = torch.tensor([[BOS, *target.encode(TARGET[0])]]).expand(len(lines), -1)
-    expected = model.output_projection(model(ids, mask, target_ids).hidden)
+    expected = model.output_projection(model(ids, sequences, target_ids).hidden)
     torch.testing.assert_close(theirs(**batch, decoder_input_ids=target_ids).logits, expected, rtol=1e-4, atol=1e-4)
 
     greedy = GreedyConfig(kind="greedy", no_repeat_ngram_size=1, lengths=run.load_config().search.lengths)

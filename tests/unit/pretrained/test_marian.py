@@ -72,14 +72,14 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     encoder = tokenizer.target_encoder if made.get("separate") else tokenizer.encoder
     decoder_ids = torch.tensor([[pad, *map(encoder.__getitem__, words)]]).expand(len(SOURCE), -1)
     expected = theirs(**inputs, decoder_input_ids=decoder_ids, output_attentions=True)
-    source, mask = collate_source([translator.source.encode(line) for line in SOURCE])
+    source, sequences = collate_source([translator.source.encode(line) for line in SOURCE])
     target_ids = torch.tensor([[BOS, *map(target.id, words)]]).expand(len(SOURCE), -1)
-    logits = translator.model.output_projection(translator.model(source, mask, target_ids).hidden)
+    logits = translator.model.output_projection(translator.model(source, sequences, target_ids).hidden)
     columns = [encoder[token] for token in target.tokens[EOS:]]
     torch.testing.assert_close(logits[..., EOS:], expected.logits[..., columns], rtol=1e-5, atol=1e-5)
-    weights = translator.model.encoder_self_attention(source, mask)
+    weights = translator.model.encoder_self_attention(source, sequences)
     attentions = torch.stack(expected.encoder_attentions, 1)
-    is_query = mask[:, None, None, :, None].expand_as(weights)
+    is_query = sequences.mask[:, None, None, :, None].expand_as(weights)
     torch.testing.assert_close(weights[is_query], attentions[is_query], rtol=1e-4, atol=1e-5)
     assert logits.softmax(-1)[..., :EOS].max() < 1e-12  # PAD and BOS, which the original has not
 

@@ -48,8 +48,8 @@ def assert_same_logits(run: RunDirectory, hf: Path, theirs: Any) -> None:
     (start,), words = [tokenizer.pad_token_id], [target.vocabulary.tokens[id] for id in target.encode(TARGET[0])]
     decoder_ids = torch.tensor([[start, *map(tokenizer.encoder.__getitem__, words)]])
     expected = theirs(**tokenizer(SOURCE[0], return_tensors="pt"), decoder_input_ids=decoder_ids).logits
-    ids, mask = collate_source([source.encode(SOURCE[0])])
-    hidden = model(ids, mask, torch.tensor([[BOS, *map(target.vocabulary.id, words)]])).hidden
+    ids, sequences = collate_source([source.encode(SOURCE[0])])
+    hidden = model(ids, sequences, torch.tensor([[BOS, *map(target.vocabulary.id, words)]])).hidden
     columns = [tokenizer.encoder[token] for token in target.vocabulary.tokens[EOS:]]
     torch.testing.assert_close(model.output_projection(hidden)[..., EOS:], expected[..., columns], rtol=1e-5, atol=1e-5)
 
@@ -138,10 +138,10 @@ def assert_exported(base: RunDirectory, run: RunDirectory, rank: int) -> None:
     } == {rank}
     adapted = peft.PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained(base.folder / "huggingface"), "peft")
     model, source, target = run.load_model()
-    ids, mask = collate_source([source.encode(line) for line in SOURCE])
+    ids, sequences = collate_source([source.encode(line) for line in SOURCE])
     target_ids = torch.tensor([[BOS, *target.encode(TARGET[0])]]).expand(len(SOURCE), -1)
-    theirs = adapted.eval()(input_ids=ids, attention_mask=mask.long(), decoder_input_ids=target_ids).logits
-    ours = model.output_projection(model(ids, mask, target_ids).hidden)
+    theirs = adapted.eval()(input_ids=ids, attention_mask=sequences.mask.long(), decoder_input_ids=target_ids).logits
+    ours = model.output_projection(model(ids, sequences, target_ids).hidden)
     torch.testing.assert_close(theirs, ours, rtol=1e-5, atol=1e-5)
     import_run(Path("peft"), Path("again"), ImportOptions(), verify_with=Path("train.de"))
     again, before, after = (load_tensors(Path(one) / "model.safetensors") for one in ("again", base.folder, run.folder))

@@ -60,13 +60,13 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     for ours, ids in zip(greedy, output.tolist(), strict=True):
         assert list(ours.tokens) == [names[id] for id in ids[1:] if id > 1]
 
-    source, mask = collate_source([translator.source.encode(line) for line in SOURCE])
+    source, sequences = collate_source([translator.source.encode(line) for line in SOURCE])
     tokens = translator.target.vocabulary.tokens[EOS:]
     columns = torch.tensor([names.index(token) for token in tokens])
     labels = torch.arange(EOS + 1, EOS + len(tokens), 4).repeat(len(SOURCE), 1)
     start = theirs.config.decoder_start_token_id
     expected = theirs(**inputs, decoder_input_ids=F.pad(columns[labels - EOS], (1, 0), value=start)).logits
-    hidden = translator.model(source, mask, F.pad(labels, (1, 0), value=BOS)).hidden
+    hidden = translator.model(source, sequences, F.pad(labels, (1, 0), value=BOS)).hidden
     logits = translator.model.output_projection(hidden)
     torch.testing.assert_close(logits[..., EOS:], expected[..., columns], rtol=1e-5, atol=1e-5)
     assert translator.source.decode(translator.source.encode(SOURCE[0])) == SOURCE[0]  # without the prefix

@@ -59,9 +59,9 @@ def test_ids_and_mask_are_those_of_hugging_face(folder, rules, file):
         (folder / "vocab.txt").unlink()
     expected = BertTokenizerFast.from_pretrained(folder)(LINES, padding=True, return_tensors="pt")
     tokenizer = train(folder)
-    ids, mask = collate_source([tokenizer.encode(line) for line in LINES])
+    ids, sequences = collate_source([tokenizer.encode(line) for line in LINES])
     assert torch.equal(torch.tensor(tokenizer.bert_ids)[ids], expected["input_ids"])
-    assert torch.equal(mask.long(), expected["attention_mask"])
+    assert torch.equal(sequences.mask.long(), expected["attention_mask"])
 
 
 def test_special_ids(folder):
