@@ -4,8 +4,9 @@ import functools
 import gc
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -48,6 +49,15 @@ def fixed_seed() -> None:
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """A folder with a small text; the translation reverses the words."""
-    from tests.laws.small import write_corpus  # after `pytest_configure`
+    from tests.support.trainings import write_corpus  # after `pytest_configure`
 
     return write_corpus(tmp_path)
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`seq2attn` in this process and an own folder."""
+    from tests.support.commands import invoke_in  # after `pytest_configure`
+
+    monkeypatch.chdir(tmp_path)
+    return functools.partial(invoke_in, tmp_path)

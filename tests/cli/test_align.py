@@ -12,9 +12,9 @@ from seq2attn.evaluation import aligner
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.training.train import train
-from tests.cli.conftest import CONFIG, Invoke, toy_pairs, write_lines, write_toy
-from tests.safe.untrained import CONFIG as CONFIG_OF_RUN
-from tests.safe.untrained import untrained
+from tests.support.commands import CONFIG, Invoke, toy_pairs, write_lines, write_toy
+from tests.support.untrained_runs import CONFIG as CONFIG_OF_RUN
+from tests.support.untrained_runs import untrained
 
 ALIGNED = re.sub(r"(train|dev)\.en}", r"\1.en, alignment: text/\1.align}", CONFIG)
 SMALL = ("training.max_duration=[60 updates]", "training.optimizer.lr=0.02", "model.embeddings.dim=16",

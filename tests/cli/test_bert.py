@@ -10,8 +10,8 @@ import pytest
 
 from seq2attn.experiment.experiment_config import load_config
 from seq2attn.sweep.record import ExperimentFingerprints
-from tests.cli.conftest import CONFIG, WORDS, Invoke, write_toy
-from tests.small_bert import make_bert
+from tests.support.bert import make_bert
+from tests.support.commands import CONFIG, WORDS, Invoke, write_toy
 
 TEXT = "tokenizer:\n  source: {kind: wordpiece, path: bert}\n  target: {kind: words}\n"
 ENCODER = "  encoder: {kind: bert, path: bert, frozen: 1}\n"

@@ -22,12 +22,12 @@ from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
-from tests.cli.conftest import Invoke, Toy, write_lines
-from tests.small_bert import make_bert
-from tests.small_marian import make_vocabulary
-from tests.unit.data.corpora import write_corpus
-from tests.unit.phrases import PHRASES
-from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TRAINED
+from tests.support.bert import make_bert
+from tests.support.commands import Invoke, Toy, write_lines
+from tests.support.corpora import write_corpus
+from tests.support.marian import make_vocabulary
+from tests.support.phrases import PHRASES
+from tests.support.tokenizers import STOCHASTIC, TRAINED
 
 INVISIBLE = "\u200b\u00ad\u2060\u200e\ufeff\0\u061c\u180e\u034f\u3164\ufe0f"
 BLANK = [*INVISIBLE, " \u200b\u00a0", "\u200e\u200f", "\u2581", "\t"]

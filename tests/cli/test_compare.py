@@ -14,8 +14,8 @@ import sacrebleu
 import yaml
 
 from seq2attn.tokenizers.vocabulary import UNK
-from tests.cli.conftest import Invoke, Toy, invoke_in, write_lines
-from tests.safe.untrained import change_weights, untrained
+from tests.support.commands import Invoke, Toy, invoke_in, write_lines
+from tests.support.untrained_runs import change_weights, untrained
 
 RUNS = ("a", "b", "c")
 

@@ -14,8 +14,8 @@ from seq2attn.models import build_model
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
-from tests.cli.conftest import Invoke
-from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, WORDS, change_weights, untrained
+from tests.support.commands import Invoke
+from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, WORDS, change_weights, untrained
 
 GIVEN = b"a few words\n\nnot many\n"
 

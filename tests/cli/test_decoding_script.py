@@ -9,7 +9,7 @@ import pytest
 
 from seq2attn.inference.ensemble import load
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, SampleConfig
-from tests.safe.untrained import TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "decoding.sh"
 LINES = ["a few words", "which words are not there", "many of a few", "words of which there are not many"]

@@ -16,8 +16,8 @@ from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import INVALID_UTF8
 from seq2attn.inference.translator import Translator
-from tests.cli.conftest import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
-from tests.unit.visualization.conftest import page_data
+from tests.support.attention_pages import page_data
+from tests.support.commands import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
 
 SENTENCES = ["rot haus", "blau und alt"]
 

@@ -27,8 +27,8 @@ from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
-from tests.cli.conftest import Invoke, write_lines
-from tests.safe.untrained import CONFIG, LINES, TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.commands import Invoke, write_lines
+from tests.support.untrained_runs import CONFIG, LINES, TRANSFORMER_CONFIG, change_weights, untrained
 
 TEST_LINES = [*LINES, "few words of many", "there are words which are not many"] * 4
 

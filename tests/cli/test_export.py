@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Done, Invoke, invoke_in, run_process, write_toy
-from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
+from tests.support.commands import Done, Invoke, invoke_in, run_process, write_toy
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, untrained
 
 SIZE = "layers: 1, heads: 4, ffn_dim: 64"
 CHANGES = (

@@ -15,8 +15,8 @@ from seq2attn.io.weights import unique_state_dict
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.cli.conftest import Invoke, write_lines
-from tests.safe.untrained import WORDS, untrained
+from tests.support.commands import Invoke, write_lines
+from tests.support.untrained_runs import WORDS, untrained
 
 GIVEN = b"a few words\n\nnot fewer\nof words which\n"
 TERMS = "few\tnot many\nwords\tof\nwords which\twhich there are\n"

@@ -13,9 +13,17 @@ import torch
 
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.tokenizers.vocabulary import BOS
-from tests.cli.conftest import ROOT, Invoke
-from tests.cli.test_pages import commands
-from tests.small_marian import SOURCE, TARGET, make_marian, marian_arrays, marian_options, write_marian_files, write_npz
+from tests.support.commands import ROOT, Invoke
+from tests.support.marian import (
+    SOURCE,
+    TARGET,
+    make_marian,
+    marian_arrays,
+    marian_options,
+    write_marian_files,
+    write_npz,
+)
+from tests.support.pages import commands
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import pytest
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import GreedyConfig
-from tests.cli.conftest import Invoke
-from tests.cli.test_pages import commands
-from tests.small_marian import SOURCE, TARGET, make_marian
-from tests.small_multilingual import make_m2m100
-from tests.small_t5 import PREFIX, TASKS, make_t5
+from tests.support.commands import Invoke
+from tests.support.marian import SOURCE, TARGET, make_marian
+from tests.support.multilingual import make_m2m100
+from tests.support.pages import commands
+from tests.support.t5 import PREFIX, TASKS, make_t5
 
 ADAPTED_DATA = "".join(f"  {name}: {{kind: plain, source: test.de, target: test.fr}}\n" for name in ("train", "dev"))
 ADAPTED = """\

@@ -11,7 +11,7 @@ from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import dry_run_summary
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
-from tests.cli.conftest import write_lines, write_toy
+from tests.support.commands import write_lines, write_toy
 
 TEXT = ("text/train.de", "text/train.en", "--dev-source", "text/dev.de", "--dev-target", "text/dev.en")
 

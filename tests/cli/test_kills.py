@@ -15,10 +15,9 @@ import yaml
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_checkpoint
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint
-from tests.cli.conftest import ENVIRONMENT, command
-from tests.forked import Command
-from tests.laws.small import MODELS, content
-from tests.laws.test_interrupted import CASES, PLAIN, assert_identical
+from tests.support.commands import ENVIRONMENT, command
+from tests.support.processes import Command
+from tests.support.trainings import CASES, MODELS, PLAIN, assert_identical, content
 
 OFTEN = {
     **PLAIN,

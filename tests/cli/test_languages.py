@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 
 from seq2attn.experiment.run_directory import RunDirectory
-from tests.cli.conftest import WORDS, Invoke, write_lines, write_toy
+from tests.support.commands import WORDS, Invoke, write_lines, write_toy
 
 ENGLISH = "{who} {did} {what} {when}."
 PARTS = {

@@ -19,8 +19,8 @@ from seq2attn.inference.translator import Translator
 from seq2attn.models import Seq2Seq
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.tokenizers.vocabulary import EOS
-from tests.cli.conftest import invoke_in
-from tests.safe.untrained import TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.commands import invoke_in
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
 BAD = "a which few"

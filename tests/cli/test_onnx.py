@@ -12,8 +12,8 @@ import pytest
 
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.exported import write_manifest
-from tests.cli.conftest import Done, Invoke, invoke_in
-from tests.safe.untrained import CONFIG, untrained
+from tests.support.commands import Done, Invoke, invoke_in
+from tests.support.untrained_runs import CONFIG, untrained
 
 ENGINE = ("--engine", "onnx")
 BRANCHING = """

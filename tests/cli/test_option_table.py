@@ -14,8 +14,8 @@ from seq2attn.export.export_run import export_run
 from seq2attn.export.onnx_target import OnnxTarget
 from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.base import Tokenizer
-from tests.cli.conftest import Invoke, all_commands, write_lines
-from tests.safe.untrained import CONFIG, untrained
+from tests.support.commands import Invoke, all_commands, write_lines
+from tests.support.untrained_runs import CONFIG, untrained
 
 SEARCHES = {"translate", "evaluate", "distill", "back-translate"}
 FORCED = {"align", "score"}

@@ -13,8 +13,8 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.cli.conftest import Invoke
-from tests.safe.untrained import LINES, TRANSFORMER_CONFIG, WORDS, untrained
+from tests.support.commands import Invoke
+from tests.support.untrained_runs import LINES, TRANSFORMER_CONFIG, WORDS, untrained
 
 SHORT = ("--set", "search.lengths.max_length=2")
 TEXT = "".join(line + "\n" for line in LINES).encode()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from seq2attn.io.outputs import text_output
-from tests.cli.conftest import ENVIRONMENT, invoke_in
-from tests.safe.untrained import CONFIG, untrained
+from tests.support.commands import ENVIRONMENT, invoke_in
+from tests.support.untrained_runs import CONFIG, untrained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
 FILES = "--source", "lines.txt", "--target", "lines.txt"

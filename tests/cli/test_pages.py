@@ -17,11 +17,11 @@ from torch.distributed.run import parse_args
 import seq2attn
 from seq2attn.diagnostics.run_checks import CHECKS
 from seq2attn.visualization.attention_map import KIND_NAMES
-from tests.cli.conftest import ENVIRONMENT, ROOT, invoke_in
+from tests.support.commands import ENVIRONMENT, ROOT, invoke_in
+from tests.support.pages import blocks, commands, text
 
 CORPORA = ROOT.parent / "shared" / "corpora"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "demo", "multi30k", "__pycache__", ".*_cache")
-NOT_RUN = ("bash scripts/demo.sh", "bash scripts/test.sh", "pip install")  # the first in a test of its own
 NUM_UPDATES = {"docs/export.md": 500, "docs/training.md": 60}  # so that sentences do not end by chance, or never
 MODULES = ("my_scores.py", "my_decoders.py", "my_alignments.py", "mine.yaml")
 SLOW = (
@@ -29,21 +29,6 @@ SLOW = (
     "translate",
 )  # fmt: skip
 """Pages of docs/ whose commands run in the slow tests only."""
-
-
-def text(page: str) -> str:
-    return (ROOT / page).read_text(encoding="utf-8")
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL)
-
-
-def commands(page: str) -> list[str]:
-    """The commands of a page, in their order, without comments."""
-    lines = [line for block in blocks(page, "bash") for line in block.split("\n")]
-    parts = (" ".join(shlex.quote(word) for word in shlex.split(line, comments=True)) for line in lines)
-    return [part for part in parts if part and not part.startswith(NOT_RUN)]
 
 
 def copy_checkout(folder: Path) -> None:

@@ -25,7 +25,7 @@ from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.nn.packing import Sequences
 from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
-from tests.cli.conftest import ROOT, Invoke
+from tests.support.commands import ROOT, Invoke
 
 pytestmark = pytest.mark.slow
 Unpack = Callable[[str], Path]

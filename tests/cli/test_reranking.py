@@ -13,8 +13,8 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
-from tests.cli.conftest import Invoke, write_lines
-from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, untrained
+from tests.support.commands import Invoke, write_lines
+from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained
 
 GIVEN = b"a few words\n\nnot many words are there\n"
 NBEST = "--json", "--n-best", "4", "--beam", "4"

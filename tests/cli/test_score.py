@@ -17,8 +17,8 @@ from seq2attn.inference.translator import Translator
 from seq2attn.nn.packing import Sequences
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
-from tests.cli.conftest import Invoke, write_lines
-from tests.safe.untrained import change_weights, untrained
+from tests.support.commands import Invoke, write_lines
+from tests.support.untrained_runs import change_weights, untrained
 
 LINES = ("a few words", "not many words are there", "", "words of which there are many", "a")
 FILES = ("--source", "in", "--target", "out")

@@ -7,8 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,36 +20,13 @@ from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import write_trial
 from seq2attn.sweep.run_sweep import lock_sweep, run_all, run_sweep, write_leaderboard
 from seq2attn.sweep.worker import run_trial
-from tests.cli.conftest import ENVIRONMENT, Done, Invoke, command, invoke_in, write_lines, write_toy
-from tests.laws.small import assert_same
+from tests.support.commands import Done, Invoke, invoke_in, write_lines
+from tests.support.sweeps import SWEEP, home, results, start, wait_for, wait_until, workers
+from tests.support.trainings import assert_same
 
-SWEEP = """\
-base: toy.yaml
-folder: runs/sweep
-changes:
-  model: {embeddings: {dim: 16}, encoder: {dim: 16}}
-  training: {max_duration: [2 updates], validation: {every: 1 update}, optimizer: {lr: 0.02}}
-  search: {kind: greedy}
-  evaluation: {lowercase: true, metrics: [bleu, exact, paper_bleu], paper_bleu: {lowercase: true}}
-axes:
-  model:
-    at: model
-    choices:
-      fixed: {decoder: {kind: fixed-context, dim: 16}}
-      luong: {decoder: {kind: luong, dim: 16, attention: {score: {kind: general}}}}
-seeds: [1]
-baseline: {model: fixed}
-"""
 LONG = SWEEP.replace("[1]", "[1, 2]").replace("[2 updates]", "[12 updates]").replace("1 update}", "4 updates}")
 RESULT = r"^(?:fixed|luong) seed [12]: BLEU short .*, mixed .* \(\d+ s\)$"
 VARIABLE = ("seconds", "sentences_per_second", "folder", "jobs", "threads", "date", "conditions")
-
-
-def home(folder: Path, sweep: str = SWEEP) -> Path:
-    folder.mkdir(exist_ok=True)
-    write_toy(folder)
-    (folder / "sweep.yaml").write_text(sweep, encoding="utf-8")
-    return folder
 
 
 def leaderboard(folder: Path) -> object:
@@ -62,12 +38,6 @@ def leaderboard(folder: Path) -> object:
         return [constant(item) for item in part] if isinstance(part, list) else part
 
     return constant(json.loads((folder / "runs/sweep/leaderboard.json").read_text(encoding="utf-8")))
-
-
-def results(folder: Path) -> dict[str, int]:
-    """The finished trainings, with the time of their results."""
-    trials = folder / "runs/sweep/trials"
-    return {str(path.relative_to(trials).parent): path.stat().st_mtime_ns for path in trials.rglob("result.json")}
 
 
 @pytest.fixture(scope="module")
@@ -216,41 +186,6 @@ def test_a_dry_run_trains_nothing(invoke: Invoke, tmp_path: Path) -> None:
     assert re.search(r"^fixed +[\d,]+ +0/1 +baseline$", output, re.MULTILINE)
     assert "--leaderboard has no effect" in invoke("sweep", "sweep.yaml", "--dry-run", "--leaderboard", code=2).err
     assert not (tmp_path / "runs").exists()
-
-
-def start(folder: Path, *arguments: str, name: Sequence[str] = ("sweep", "sweep.yaml")) -> subprocess.Popen[bytes]:
-    line = command(*name, *arguments)
-    return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    """Return True if the condition became true within a minute."""
-    deadline = time.monotonic() + 60
-    while not (is_true := condition()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return is_true
-
-
-def wait_for(pattern: str, folder: Path) -> None:
-    def is_there() -> bool:
-        try:
-            return any(folder.rglob(pattern))
-        except FileNotFoundError:  # a folder of a `.partial` file that was renamed meanwhile
-            return False
-
-    assert wait_until(is_there), f"no {pattern} in {folder}"
-
-
-def workers(folder: Path) -> list[int]:
-    ids = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line, cwd = (process / "cmdline").read_bytes(), (process / "cwd").readlink()
-        except OSError:
-            continue
-        if b"seq2attn.sweep.worker" in line and cwd == folder:
-            ids.append(int(process.name))
-    return ids
 
 
 def test_the_example_of_set_is_a_key_of_a_sweep(invoke: Invoke, tmp_path: Path) -> None:

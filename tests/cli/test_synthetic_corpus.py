@@ -1,43 +1,21 @@
 """`seq2attn distill` and `back-translate`: text in, a filtered corpus out, the same after any interruption."""
 
 import json
-import random
 import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from seq2attn.data.prepare import load_prepared
-from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference import synthetic_corpus
 from seq2attn.inference.engines.native import NativeEngine
-from seq2attn.io.weights import unique_state_dict
-from seq2attn.models import build_model
-from seq2attn.tokenizers.tags import TaggedTokenizer
-from seq2attn.tokenizers.vocabulary import EOS
-from seq2attn.tokenizers.words import CharacterTokenizerConfig
-from tests.cli.conftest import Invoke, Toy, write_lines
-from tests.safe import untrained as small
-
-FILES = ("source.txt", "target.txt", "scores.txt", "report.json")
-DISTILL = ("--source", "lines", "-o", "out")
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synthetic_corpus, "CHUNK", 9)
-
-
-@pytest.fixture
-def lines(toy: Toy, tmp_path: Path) -> list[str]:
-    """Text of 28 lines with empty ones, duplicates, a long one, and one of unknown words."""
-    mixed = (toy.folder / "text/mixed.de").read_text(encoding="utf-8").splitlines()[:18]
-    lines = [*mixed, "", *mixed[:4], "  ", "haus " * 300, "Zug\x85Wald\u2028", " rot  haus", "boot\r"]
-    write_lines(tmp_path / "lines", lines)
-    return lines
+from tests.support import untrained_runs as small
+from tests.support.commands import Invoke, Toy, write_lines
+from tests.support.synthetic_corpora import DISTILL, contents, random_lines, report, small_run
+from tests.support.synthetic_corpora import lines as lines
+from tests.support.synthetic_corpora import small_chunks as small_chunks
 
 
 def read(folder: Path, side: str = "source") -> list[tuple[str, str, float]]:
@@ -46,14 +24,6 @@ def read(folder: Path, side: str = "source") -> list[tuple[str, str, float]]:
     columns = [(folder / name).read_text(encoding="utf-8").split("\n") for name in (*names, "scores.txt")]
     assert {column.pop() for column in columns} == {""}
     return [(line, translation, float(score)) for line, translation, score in zip(*columns, strict=True)]
-
-
-def report(folder: Path) -> dict[str, int]:
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in FILES}
 
 
 @pytest.mark.parametrize(
@@ -164,25 +134,6 @@ tokenizer: {{joint: {{kind: {kind}}}}}
         source, target = (ids.tolist() for ids in data.train.corpus[row])
         assert source.count(tag) == (row >= original) and tag not in target
         assert row < original or source[0] == tag
-
-
-def small_run(folder: Path, config: str = small.CONFIG) -> RunDirectory:
-    """A run with random weights, characters as source tokens, a tag, and short translations."""
-    run = small.untrained(folder, config)
-    source = TaggedTokenizer(CharacterTokenizerConfig().train(small.WORDS), ("<2en>",))
-    source.save(run.folder / "source")
-    target = run.load_tokenizers()[1]
-    torch.manual_seed(1)
-    model = build_model(run.load_config().model, len(source.vocabulary), len(target.vocabulary))
-    with torch.no_grad():
-        model.output_projection.bias[EOS] += 2
-    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
-    return run
-
-
-def random_lines(count: int) -> list[str]:
-    rng = random.Random(1)
-    return [" ".join(rng.choices(small.WORDS, k=rng.randint(0, 3))) for _ in range(count)]
 
 
 def test_options_reach_the_translation(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from seq2attn.inference.engines.native import NativeEngine
-from tests.cli.conftest import Invoke
-from tests.cli.test_reproduce import RECIPE
-from tests.cli.test_reproduce import home as recipe_home
-from tests.cli.test_sweep import SWEEP
-from tests.cli.test_sweep import home as sweep_home
-from tests.safe.untrained import CONFIG, untrained
+from tests.support.commands import Invoke
+from tests.support.recipes import RECIPE
+from tests.support.recipes import home as recipe_home
+from tests.support.sweeps import SWEEP
+from tests.support.sweeps import home as sweep_home
+from tests.support.untrained_runs import CONFIG, untrained
 
 
 @pytest.mark.parametrize("command", ["sweep", "reproduce"])

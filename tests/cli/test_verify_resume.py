@@ -11,10 +11,9 @@ import yaml
 from seq2attn.diagnostics.verify_resume import compare_runs
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.cli.conftest import ROOT, command, invoke_in, run_process
-from tests.forked import Command
-from tests.laws.small import BAHDANAU, MODELS, content, trained
-from tests.laws.test_interrupted import PLAIN, assert_identical
+from tests.support.commands import ROOT, command, invoke_in, run_process
+from tests.support.processes import Command
+from tests.support.trainings import BAHDANAU, MODELS, PLAIN, assert_identical, content, trained
 
 
 @pytest.mark.slow
@@ -100,7 +99,7 @@ def test_another_duration_differs(corpus):
 
 @pytest.mark.slow
 def test_a_model_that_does_not_resume_exactly_fails(corpus):
-    model = {**BAHDANAU, "encoder": {"kind": "tests.laws.faults:Forgetful"}}
+    model = {**BAHDANAU, "encoder": {"kind": "tests.support.faults:Forgetful"}}
     config = corpus / "small.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "small", model=model)))
     done = run_process(corpus, command("verify-resume", config, "--updates", 80))

@@ -12,8 +12,8 @@ from seq2attn.nn.kernels.rnn_cells import FUSED_CELLS
 from seq2attn.nn.kernels.varlen import varlen_attention
 from seq2attn.nn.packed_rnn import run_rnn
 from seq2attn.nn.packing import SequenceLayout
-from tests.cuda import BFLOAT16, DEVICE, FLOAT32, MARKS, exact
-from tests.laws.parts import rand
+from tests.support.gpu import BFLOAT16, DEVICE, FLOAT32, MARKS, exact
+from tests.support.models import rand
 
 pytestmark = [*MARKS, pytest.mark.usefixtures("exact")]
 __all__ = ["exact"]  # a fixture

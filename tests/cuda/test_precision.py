@@ -5,9 +5,9 @@ import torch
 
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.packing import Sequences
-from tests.cuda import DEVICE, MARKS, relative_distance
-from tests.laws.parts import DECODERS, ENCODERS, FIXED, PLUGGED, calm, model, sources
-from tests.laws.test_precision import check_bfloat16_gradients, loss_and_gradients
+from tests.support.gpu import DEVICE, MARKS, relative_distance
+from tests.support.models import DECODERS, ENCODERS, FIXED, PLUGGED, calm, model, sources
+from tests.support.precision import check_bfloat16_gradients, loss_and_gradients
 
 pytestmark = MARKS
 SAMPLED = ("hard-reinforce", "hard-gumbel", "monotonic")

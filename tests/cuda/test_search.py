@@ -9,8 +9,8 @@ import torch
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
-from tests.cuda import DEVICE, MARKS, exact, launches
-from tests.laws.parts import ATTENTIONS, EVERY_DECODER, WORDS, model
+from tests.support.gpu import DEVICE, MARKS, exact, launches
+from tests.support.models import ATTENTIONS, EVERY_DECODER, WORDS, model
 
 pytestmark = [*MARKS, pytest.mark.usefixtures("exact")]
 __all__ = ["exact"]  # a fixture

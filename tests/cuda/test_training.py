@@ -19,8 +19,8 @@ from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.memory import MIN_TOKENS, MemoryTrial
-from tests.cuda import DEVICE, MARKS
-from tests.laws.small import MODELS, content, metrics, trained
+from tests.support.gpu import DEVICE, MARKS
+from tests.support.trainings import MODELS, content, metrics, trained
 
 pytestmark = MARKS
 SMALL = ("recurrent", "transformer")

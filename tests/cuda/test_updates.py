@@ -24,10 +24,9 @@ from seq2attn.training.loop import Trainer
 from seq2attn.training.metrics_logger import MetricsLogger
 from seq2attn.training.session import Session, StopRequest
 from seq2attn.training.train_state import TrainState
-from tests.cuda import DEVICE, MARKS, launches, relative_distance
-from tests.laws.small import trained
-from tests.laws.test_compiled import random_pairs
-from tests.laws.test_packed import loss_and_gradients, objective
+from tests.support.gpu import DEVICE, MARKS, launches, relative_distance
+from tests.support.packed_models import loss_and_gradients, objective, random_pairs
+from tests.support.trainings import trained
 
 pytestmark = MARKS
 BENCH = Path(__file__).parents[2] / "configs" / "bench"

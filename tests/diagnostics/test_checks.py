@@ -17,7 +17,7 @@ from seq2attn.encoders.transformer import TransformerEncoder
 from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.nn.kernels.linear import PrepackedLinear
 from seq2attn.search import strategies, translate_ids
-from tests.diagnostics.runs import FAMILIES, make_run
+from tests.support.family_runs import FAMILIES, make_run
 
 BATCHING, CACHE, PADDING, SCORES = CHECKS
 

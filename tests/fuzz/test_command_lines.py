@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tests.cli.conftest import all_commands
-from tests.diagnostics.runs import FAMILIES, make_run
-from tests.fuzz.fuzzed import command, fuzzed
-from tests.safe.untrained import CONFIG, SWEEP
+from tests.support.commands import all_commands
+from tests.support.family_runs import FAMILIES, make_run
+from tests.support.fuzzing import command, fuzzed
+from tests.support.untrained_runs import CONFIG, SWEEP
 
 COMMANDS = all_commands()
 NAMES = [*COMMANDS, "", "config", "confgi"]

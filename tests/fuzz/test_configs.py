@@ -16,7 +16,7 @@ from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import dry_run_summary
 from seq2attn.sweep.plan import load_plan
-from tests.fuzz.fuzzed import fuzzed
+from tests.support.fuzzing import fuzzed
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PATHS = sorted(path.relative_to(CONFIGS) for path in CONFIGS.rglob("*.yaml"))

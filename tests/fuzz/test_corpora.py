@@ -14,7 +14,7 @@ from seq2attn.data.prepare import prepare
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import EOS, PAD
-from tests.fuzz.fuzzed import fuzzed
+from tests.support.fuzzing import fuzzed
 
 TOKENIZERS: dict[str, Any] = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from seq2attn.export.targets import get_target
 from seq2attn.inference.engines.exported import write_manifest
 from seq2attn.io.files import atomic_dir
-from tests.diagnostics.runs import FAMILIES, make_run
-from tests.fuzz.fuzzed import command, fuzzed
+from tests.support.family_runs import FAMILIES, make_run
+from tests.support.fuzzing import command, fuzzed
 
 SENTENCES = ("ba be bi", "nul xa", "be")
 TEXTS = {

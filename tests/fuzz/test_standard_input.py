@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tests.diagnostics.runs import FAMILIES, make_run
-from tests.fuzz.fuzzed import command, fuzzed
+from tests.support.family_runs import FAMILIES, make_run
+from tests.support.fuzzing import command, fuzzed
 
 TEXTS = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},

@@ -6,7 +6,10 @@ from safetensors.torch import load_file
 
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.prepare import load_prepared
-from tests.laws.small import (
+from tests.support.bert import make_bert
+from tests.support.bert_trainings import folder as folder
+from tests.support.bert_trainings import options
+from tests.support.trainings import (
     WORDS,
     assert_exact_resume,
     assert_near,
@@ -17,28 +20,13 @@ from tests.laws.small import (
     train_in_two_processes,
     trained,
 )
-from tests.small_bert import make_bert
 
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SGD = {"kind": "sgd", "lr": 0.1}
 
 
-@pytest.fixture
-def folder(corpus):
-    return make_bert(corpus / "bert", WORDS)
-
-
 def scaled(lr_scale):
     return {"lr_scales": {"source_embedding": lr_scale, "encoder": lr_scale}}
-
-
-def options(folder, **bert):
-    path = str(folder)
-    decoder = {"kind": "luong", "dim": 8, "attention": {"score": {"kind": "additive", "dim": 8}}}
-    return {
-        "tokenizer": {"source": {"kind": "wordpiece", "path": path}, "target": {"kind": "words"}},
-        "model": {"embeddings": {"dim": 8}, "encoder": {"kind": "bert", "path": path, **bert}, "decoder": decoder},
-    }
 
 
 def moved(run, folder):

@@ -11,7 +11,8 @@ from seq2attn.models import ModelConfig
 from seq2attn.models.build import build_on_meta_device
 from seq2attn.nn.decoding_state import map_tensors, repeat_rows, select_rows, with_fixed_capacity
 from seq2attn.nn.packing import Sequences
-from tests.laws.parts import (
+from tests.support.marks import covering
+from tests.support.models import (
     BATCH,
     DECODERS,
     ENCODERS,
@@ -28,7 +29,6 @@ from tests.laws.parts import (
     targets,
     tensors,
 )
-from tests.support.marks import covering
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfi
 from seq2attn.search.strategies import NEG_INF, BeamSearch, DiverseBeamSearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.laws.parts import DECODERS, EVERY_DECODER, REPRESENTATIVE, WORDS, model
-from tests.laws.test_search import RULES, enumerate_paths, limits, markov, penalty, spread_logits
 from tests.support.marks import slow_but
+from tests.support.models import DECODERS, EVERY_DECODER, REPRESENTATIVE, WORDS, model
+from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, spread_logits
 
 LENGTHS = LengthsConfig(max_length=7)
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]

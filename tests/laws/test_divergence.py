@@ -18,7 +18,17 @@ from seq2attn.models import build_model
 from seq2attn.training import loop, nonfinite
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.nonfinite import DivergedError
-from tests.laws.small import BAHDANAU, MODELS, assert_same, content, last_state, last_weights, log_of, metrics, trained
+from tests.support.trainings import (
+    BAHDANAU,
+    MODELS,
+    assert_same,
+    content,
+    last_state,
+    last_weights,
+    log_of,
+    metrics,
+    trained,
+)
 
 OPTIMIZERS = {
     "adam": {"kind": "adam", "lr": 0.01},
@@ -31,7 +41,7 @@ RARELY = {"every": "99 updates", "metric": "loss"}
 
 
 def faulty(updates=(), model=BAHDANAU, **fault):
-    return {**model, "encoder": {"kind": "tests.laws.faults:Faulty", "updates": [*updates], **fault}}
+    return {**model, "encoder": {"kind": "tests.support.faults:Faulty", "updates": [*updates], **fault}}
 
 
 def optimizer_of(run):

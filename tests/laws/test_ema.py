@@ -6,7 +6,7 @@ import torch
 from seq2attn.io.weights import load_tensors
 from seq2attn.optim.ema import AVERAGE, WeightAverage
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.laws.small import assert_near, assert_same, last_weights, log_of, trained
+from tests.support.trainings import assert_near, assert_same, last_weights, log_of, trained
 
 EVERY = {"validation": {"every": "1 updates", "metric": "loss"}, "checkpoints": {"keep_last": 9}}
 OPTIMIZERS = [{"kind": "adam", "lr": 0.05}, {"kind": "sgd", "lr": 0.5}, {"kind": "adadelta", "lr": 1.0}]

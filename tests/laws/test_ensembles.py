@@ -13,8 +13,8 @@ from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
-from tests.laws.parts import EVERY_DECODER, REPRESENTATIVE, WORDS, model
 from tests.support.marks import slow_but
+from tests.support.models import EVERY_DECODER, REPRESENTATIVE, WORDS, model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model does not know", "ignore:.*too many tokens")
 LENGTHS = LengthsConfig(max_length=9)

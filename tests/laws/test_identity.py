@@ -16,8 +16,8 @@ from seq2attn.io.lock import lock_directory
 from seq2attn.training.config_changes import check_processes
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.metrics_logger import MetricsLogger
-from tests.forked import Command, start_two
-from tests.laws.small import content, trained, write_corpus
+from tests.support.processes import Command, start_two
+from tests.support.trainings import content, trained, write_corpus
 
 REPLACED = "was removed or replaced while this process was at work in it"
 

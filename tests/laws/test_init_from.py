@@ -16,9 +16,10 @@ from seq2attn.tokenizers.vocabulary import BOS, Vocabulary
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.train import train
-from tests.laws.small import (
+from tests.support.trainings import (
     BAHDANAU,
     MODELS,
+    NO_UPDATE,
     TRANSFORMER,
     WORD_TOKENIZERS,
     assert_near,
@@ -31,8 +32,6 @@ from tests.laws.small import (
     trained,
 )
 
-NO_UPDATE = {"optimizer": {"kind": "sgd", "lr": 1e-40}, "max_duration": ["1 update"]}
-"""An update that changes no weight, except those that are zero, by less than a float can hold otherwise."""
 SIDES = {
     "source": ["source_embedding.embedding.weight"],
     "target": ["target_embedding.embedding.weight", "output_projection.weight", "output_projection.bias"],

@@ -15,8 +15,8 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.training.auto_settings import resolve_length_ratio
 from seq2attn.training.train import train
 from seq2attn.training.validation import split_pairs
-from tests.cli.conftest import invoke_in, run_process
-from tests.laws.small import MODELS, WORD_TOKENIZERS, WORDS, content, log_of, metrics, trained, write_corpus
+from tests.support.commands import invoke_in, run_process
+from tests.support.trainings import MODELS, WORD_TOKENIZERS, WORDS, content, log_of, metrics, trained, write_corpus
 
 CHARACTERS = {"source": {"kind": "words"}, "target": {"kind": "characters"}}
 BPE = {"joint": {"kind": "bpe", "vocab_size": 300}}

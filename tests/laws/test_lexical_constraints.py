@@ -13,9 +13,9 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.search.strategies import BeamSearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.laws.parts import EVERY_DECODER, OTHER_DECODERS, WORDS, model
-from tests.laws.test_search import RULES, enumerate_paths, limits, markov, penalty, spread_logits
 from tests.support.marks import covering
+from tests.support.models import EVERY_DECODER, OTHER_DECODERS, WORDS, model
+from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, spread_logits
 
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9], [4, 5, 6]]
 PHRASES = [[[5, 5]], [], [[9, 4, 9], [3], [8, 10]], [[6]], [[7]], []]

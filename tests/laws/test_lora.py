@@ -13,9 +13,9 @@ from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapt
 from seq2attn.nn.packing import Sequences
 from seq2attn.training.checkpoints.averaging import average_run, load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.laws.parts import EVERY_DECODER, calm, model, sources, targets
-from tests.laws.small import BAHDANAU, MODELS, assert_near, assert_same, last_weights, metrics, trained
 from tests.support.marks import covering, slow_but
+from tests.support.models import EVERY_DECODER, calm, model, sources, targets
+from tests.support.trainings import BAHDANAU, MODELS, assert_near, assert_same, last_weights, metrics, trained
 
 PAIRS = [("gru", decoder) for decoder in EVERY_DECODER] + [("transformer", "transformer"), ("bert", "luong-feeding")]
 

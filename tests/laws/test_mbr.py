@@ -12,7 +12,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.laws.parts import model
+from tests.support.models import model
 
 LENGTHS = LengthsConfig(max_length=6)
 SAMPLE = SampleConfig(kind="sample", num_samples=12, mbr=True, lengths=LENGTHS)

@@ -15,7 +15,7 @@ from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.train import train
-from tests.laws.small import (
+from tests.support.trainings import (
     BAHDANAU,
     MODELS,
     assert_near,
@@ -33,7 +33,7 @@ TWO = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "1 epoch
 
 
 def limited(**limits):
-    return {**BAHDANAU, "encoder": {"kind": "tests.laws.faults:OutOfMemory", **limits}}
+    return {**BAHDANAU, "encoder": {"kind": "tests.support.faults:OutOfMemory", **limits}}
 
 
 def lengths_of(run):
@@ -161,7 +161,7 @@ def test_an_exchange_of_gradients_that_fails_ends_training(corpus):
 def test_two_processes_equal_one_that_accumulates_and_skip_the_same_updates(corpus):
     # Two ranks take alternate batches of one plan of an even number, so both learn from the same two batches in each
     # update, and divide by the target tokens of both.
-    fault = {"kind": "tests.laws.faults:Faulty", "updates": [2, 5], "rank": 1}
+    fault = {"kind": "tests.support.faults:Faulty", "updates": [2, 5], "rank": 1}
     options = {"max_duration": ["2 epochs"], "report_every": 1, **TWO}
     learning = {"model": {**BAHDANAU, "encoder": fault}, "batch": {"tokens": 44}, **options}
     two, codes, outputs = train_in_two_processes(corpus, "two", **learning)

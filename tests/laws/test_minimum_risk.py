@@ -20,9 +20,9 @@ from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary, mark_unknown
 from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
 from seq2attn.training.minimum_risk import MinimumRiskLoss, build_loss, expected_cost, sentence_metric
-from tests.laws.parts import EVERY_DECODER, REPRESENTATIVE, model
-from tests.laws.small import BAHDANAU, MODELS, assert_exact_resume, content, log_of, metrics, trained
 from tests.support.marks import slow_but
+from tests.support.models import EVERY_DECODER, REPRESENTATIVE, model
+from tests.support.trainings import BAHDANAU, MODELS, assert_exact_resume, content, log_of, metrics, trained
 
 PAIRS = [([4, 5, 6], [6, 5, 4]), ([7, 8], [8, 9, 10, 7, 5]), ([6], [6])]
 TARGET = WordTokenizer(WordTokenizerConfig(), Vocabulary.from_tokens(["a", "cat", "sees", "the", "old", "dogs", "now"]))

@@ -19,8 +19,8 @@ from seq2attn.errors import ConfigError
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.layers import Dropout, LayerDrop
-from tests.laws.parts import ALIGNS, BATCH, DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, SCORES, config
-from tests.laws.small import BAHDANAU
+from tests.support.models import ALIGNS, BATCH, DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, SCORES, config
+from tests.support.trainings import BAHDANAU
 
 
 def traits(fields):

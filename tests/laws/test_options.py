@@ -28,8 +28,8 @@ from seq2attn.training.minimum_risk import build_loss
 from seq2attn.training.session import Session, StopRequest
 from seq2attn.training.train_state import TrainState, update_seed
 from seq2attn.training.validation import Validator
-from tests.laws.parts import model
-from tests.laws.small import (
+from tests.support.models import model
+from tests.support.trainings import (
     BAHDANAU,
     BPE_DROPOUT,
     MODELS,

@@ -16,11 +16,21 @@ from seq2attn.optim.ema import AVERAGE
 from seq2attn.training.checkpoints.averaging import load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from tests.laws.parts import calm, model
-from tests.laws.small import BAHDANAU, WORDS, assert_near, assert_same, content, last_weights, log_of, metrics, trained
-from tests.laws.test_bert_training import options as bert_options
-from tests.laws.test_init_from import NO_UPDATE
-from tests.small_bert import make_bert
+from tests.support.bert import make_bert
+from tests.support.bert_trainings import options as bert_options
+from tests.support.models import calm, model
+from tests.support.trainings import (
+    BAHDANAU,
+    NO_UPDATE,
+    WORDS,
+    assert_near,
+    assert_same,
+    content,
+    last_weights,
+    log_of,
+    metrics,
+    trained,
+)
 
 TABLE = "source_embedding.embedding.weight"
 

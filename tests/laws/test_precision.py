@@ -8,10 +8,10 @@ import torch
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.losses.training_loss import TrainingLoss
-from seq2attn.nn.layers import FeedForward
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
-from tests.laws.parts import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, REPRESENTATIVE, calm, model
 from tests.support.marks import covering, slow_but
+from tests.support.models import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, REPRESENTATIVE, calm, model
+from tests.support.precision import check_bfloat16_gradients
 
 ENCODED = [(e, d, "multi-head", "global") for e in ("lstm", "transformer") for d in ("luong", "transformer")]
 
@@ -29,34 +29,6 @@ def test_bfloat16_equals_float32_up_to_rounding(encoder, decoder, score, align):
         objective(BATCH, -2.0).loss.backward()
     torch.testing.assert_close(half, full, rtol=0.02, atol=0.0)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in objective.parameters())
-
-
-def loss_and_gradients(objective, device, *, autocast=False, words=1.0):
-    """The loss, and all gradients divided by a number of tokens."""
-    objective.zero_grad()
-    with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-        loss = objective(BATCH.to(device)).loss
-    (loss / words).backward()
-    return loss.item(), {name: p.grad.double() for name, p in objective.named_parameters() if p.grad is not None}
-
-
-def check_bfloat16_gradients(net, device):
-    """Rounding everything in bfloat16 changes the gradient at most four times as much as rounding the weights.
-
-    Without ReLU: a value that is rounded to the other side of zero changes a gradient by any amount.
-    """
-    objective = TrainingLoss(calm(net).to(device), 0.1)
-    for module in objective.modules():
-        if isinstance(module, FeedForward):
-            module.activation = "gelu"
-    full, exact = loss_and_gradients(objective, device)
-    half, ours = loss_and_gradients(objective, device, autocast=True)
-    for weight in objective.parameters():
-        weight.data = weight.data.bfloat16().float()
-    _, rounded = loss_and_gradients(objective, device)
-    assert half == pytest.approx(full, rel=0.02) and ours.keys() == exact.keys()
-    error, scale = (sum((x[name] - exact[name]).square().sum() for name in exact).sqrt() for x in (ours, rounded))
-    assert 0 < error < 4 * scale
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), covering(itertools.product(["gru", "transformer"], DECODERS)))

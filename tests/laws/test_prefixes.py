@@ -11,9 +11,9 @@ from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfi
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.laws.parts import EVERY_DECODER, OTHER_DECODERS, WORDS, model
-from tests.laws.test_search import limits, markov, spread_logits
 from tests.support.marks import covering
+from tests.support.models import EVERY_DECODER, OTHER_DECODERS, WORDS, model
+from tests.support.searches import limits, markov, spread_logits
 
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]
 PREFIXES = [[5, 5], [], [9, 4, 3, 8], [6], [7]]

@@ -1,135 +1,23 @@
 """Scores of validations, the ranking of checkpoints by them, early stopping, and changes of the metric."""
 
-import math
-from dataclasses import replace
-
 import pytest
-import sacrebleu
-import torch
 
-from seq2attn.data.prepare import load_prepared
 from seq2attn.errors import RunError, TrainingInterrupted
-from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
-from seq2attn.losses.training_loss import TrainingLoss
-from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
 from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints
-from seq2attn.training.distributed import init_distributed
 from seq2attn.training.train_state import TrainState
-from seq2attn.training.validation import Validator
-from tests.laws.small import assert_same, content, log_of, metrics, trained
 from tests.support.marks import slow_but
+from tests.support.trainings import assert_same, log_of, metrics, trained
+from tests.support.validation import every, validate
+from tests.support.validation import run as run
 
 NO_PROGRESS = {"kind": "sgd", "lr": 1e-12}
 KEEP = {"keep_last": 9, "keep_best": 2}
 CHRF = {"metric": "chrf"}
-
-
-def every(unit="2 updates", **options):
-    return {"every": unit, **options}
-
-
-@pytest.fixture
-def run(corpus):
-    """A trained run whose references are not reproduced by its tokenizer."""
-    (corpus / "dev.tgt").write_text("".join(f"ba ba ba ba ba, zzzz  xyz{row}\n" for row in range(6)))
-    return trained(corpus, "run", max_duration=["6 updates"], optimizer={"kind": "adam", "lr": 0.1})
-
-
-def validate(run, model=None, prepared=None, search=None, evaluation=None, **training):
-    """The validator of a config, and its result for a model of the run."""
-    values = content(run.folder.parent, run.folder.name, **training) | {"evaluation": evaluation or {}}
-    values["search"] = search or {"kind": "beam"}
-    config = ExperimentConfig.model_validate(values)
-    with init_distributed(torch.device("cpu")) as world:
-        objective = TrainingLoss(model or run.load_model()[0], config.training.label_smoothing)
-        validator = Validator(config, prepared or load_prepared(run.folder), world)
-        return validator, validator.validate(objective)
-
-
-def test_scores_are_of_the_original_text(run):
-    """An unknown word of a translation is one token, and an empty reference beside another is missing."""
-    model, _, target = run.load_model()
-    both, projection = [UNK, *target.encode("ba")], model.output_projection
-    with torch.no_grad():  # writes two words
-        projection.bias[both] = 1e3
-        projection.weight[both] = 9 * torch.randn(2, 8, generator=torch.Generator().manual_seed(2))
-    references = [(run.folder.parent / "dev.tgt").read_text().split("\n")[:6], ["ba <unk> ba" * 9, ""] * 3]
-    prepared = replace(load_prepared(run.folder), dev_references=references)
-    _, result = validate(run, model, prepared=prepared, validation=every(metric="bleu"))
-    assert {*" ".join(result.translations.values()).split()} == {"<unk>", "ba"}
-    hypotheses = [mark_unknown(result.translations[row]) for row in range(6)]
-    streams = [references[0], [line or None for line in references[1]]]
-    assert result.scores["bleu"] == sacrebleu.corpus_bleu(hypotheses, streams).score > 0
-    assert result.scores["chrf"] == sacrebleu.corpus_chrf(hypotheses, streams).score > 0
-    assert result.scores["exact"] == 0
-
-
-def test_loss_is_smoothed_and_perplexity_is_not(run):
-    """On a CPU in float32 in both cases."""
-    smoothed, plain = (
-        validate(run, label_smoothing=share, precision=precision)[1]
-        for share, precision in ((0.3, "float32"), (0.0, "bfloat16"))
-    )
-    assert smoothed.scores["perplexity"] == plain.scores["perplexity"]
-    assert plain.scores["perplexity"] == pytest.approx(math.exp(plain.scores["loss"]))
-    assert smoothed.scores["loss"] != pytest.approx(plain.scores["loss"], rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("options", "rows"),
-    [
-        ({"metric": "loss", "samples": 2}, {0, 5}),
-        ({"metric": "loss", "samples": 0}, set()),
-        ({"metric": "exact", "samples": 0}, {*range(6)}),
-    ],
-)
-def test_only_sentences_for_metric_and_samples_are_translated(run, options, rows):
-    _, result = validate(run, validation=every(**options))
-    translated = {"bleu", "chrf", "exact"} if options["metric"] != "loss" else set()
-    assert set(result.scores) == {"loss", "perplexity"} | translated and set(result.translations) == rows
-
-
-def test_some_dev_sentences_are_validated_as_a_dev_set_of_them(run, corpus):
-    validator, few = validate(run, validation=every(metric="chrf", max_sentences=3, samples=2))
-    assert set(few.translations) == {0, 2, 5}
-    sources, references = ((corpus / f"dev.{name}").read_text().split("\n") for name in ("src", "tgt"))
-    for row in (0, 5):
-        sample = f"{sources[row]}\nreference:   {references[row]}\ntranslation: {few.translations[row]}\n"
-        assert sample in validator.format_samples(few.translations)
-    for name, lines in (("src", sources), ("tgt", references)):
-        (corpus / f"dev.{name}").write_text("".join(lines[row] + "\n" for row in (0, 2, 5)))
-    data = trained(corpus, "few", max_duration=["1 update"])
-    alone, result = validate(run, prepared=load_prepared(data.folder), validation=every(metric="chrf"))
-    assert result.scores == pytest.approx(few.scores)
-    assert alone.digest == validator.digest
-
-
-def test_the_digest_is_of_sentences_and_settings_of_scores(run):
-    digest = validate(run, validation=every(metric="bleu"))[0].digest
-    assert validate(run, validation=every(metric="chrf", samples=1, patience=2))[0].digest == digest
-    assert (
-        validate(run, search={"kind": "beam", "lengths": {"alpha": 0.5}})[0].digest == digest
-    )  # greedy search has none
-    for search in ({"no_repeat_ngram_size": 2}, {"lengths": {"max_length": 9}}, {"lengths": {"max_source_length": 9}}):
-        assert validate(run, search={"kind": "beam", **search})[0].digest != digest
-    for options in ({"label_smoothing": 0.2}, {"evaluation": {"lowercase": True}}):
-        assert validate(run, **options)[0].digest != digest
-    assert validate(run, validation=every(metric="chrf", max_sentences=3))[0].digest != digest
-
-
-def test_translations_in_validation_begin_with_the_prefix(run):
-    model = run.load_model()[0]
-    with torch.no_grad():
-        model.output_projection.bias[2:4] = -1e4  # no EOS
-    prepared = load_prepared(run.folder)
-    prepared.target.line_prefix = (*prepared.target.encode("be"),)
-    _, result = validate(run, model, prepared=prepared, validation=every(metric="bleu"))
-    assert all(text.startswith("be ") for text in result.translations.values())
 
 
 def checkpoint(update, digest="a", **scores):

@@ -11,10 +11,9 @@ from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer, in_reverse, is_right_to_left, with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer
-from tests.cli.conftest import invoke_in
-from tests.laws.small import MODELS, assert_same, content, last_weights, metrics, trained
-from tests.unit.data.test_word_alignment import ODD
-from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
+from tests.support.commands import invoke_in
+from tests.support.tokenizers import ODD, STOCHASTIC, TEXT, TRAINED
+from tests.support.trainings import MODELS, assert_same, content, last_weights, metrics, trained
 
 WHITESPACE = {side: {"kind": "words", "pre_tokenizer": "whitespace"} for side in ("source", "target")}
 

@@ -20,35 +20,9 @@ from seq2attn.search.strategies import (
 )
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.laws.parts import EVERY_DECODER, OTHER_DECODERS, PAIRS, WORDS, model, sources
 from tests.support.marks import covering
-
-RULES = [LengthPenalty(), LengthPenalty("average"), LengthPenalty("average", 0.6), LengthPenalty("gnmt", 1.0)]
-
-
-def limits(sentences, max_length, min_length=1):
-    return LengthLimits(torch.full((sentences,), min_length), torch.full((sentences,), max_length))
-
-
-def markov(seed):
-    """A step function that depends on the last token only, so that all sentences can be enumerated."""
-    table = torch.randn(WORDS, WORDS, generator=torch.Generator().manual_seed(seed)).log_softmax(-1)
-    return table, lambda tokens, state, memory: (table[tokens], state)
-
-
-def enumerate_paths(table, min_length, max_length, prefix=()):
-    """All translations with EOS that begin with `prefix`, and their log-probabilities."""
-    for n in range(min_length, max_length + 1):
-        for path in itertools.product([v for v in range(WORDS) if v != EOS], repeat=n - 1):
-            if path[: len(prefix)] == tuple(prefix):
-                tokens = [BOS, *path, EOS]
-                yield tuple(tokens[1:]), sum(table[a, b] for a, b in itertools.pairwise(tokens)).item()
-
-
-def penalty(rule, length):
-    if rule.kind == "average":
-        return length**rule.alpha
-    return ((5 + length) / 6) ** rule.alpha if rule.kind == "gnmt" else 1.0
+from tests.support.models import EVERY_DECODER, OTHER_DECODERS, PAIRS, WORDS, model, sources
+from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, spread_logits
 
 
 @pytest.mark.parametrize(
@@ -138,12 +112,6 @@ def test_patience_counts_the_ends_among_the_best_of_a_step(seed, width, patience
     plain = plain_beam(table, width, 12, rule, patience)
     assert best.scores[0, : len(plain)].tolist() == pytest.approx(plain, abs=1e-5)
     assert (best.scores[0, len(plain) :] == NEG_INF).all()
-
-
-def spread_logits(net):
-    """The model with large output weights, so that no two hypotheses tie."""
-    torch.nn.init.normal_(net.output_projection.weight, std=2.0)
-    return net
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), covering(PAIRS))

@@ -4,7 +4,7 @@ from functools import partial
 
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.training.train import train
-from tests.laws.small import BPE_DROPOUT, assert_exact_resume, assert_same, content, last_weights, metrics
+from tests.support.trainings import BPE_DROPOUT, assert_exact_resume, assert_same, content, last_weights, metrics
 
 
 def train_on(folder, run, corpora, *, resume=False, **options):

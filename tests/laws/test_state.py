@@ -24,7 +24,8 @@ from seq2attn.search.length_penalty import LengthLimits
 from seq2attn.search.search import search
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.laws.parts import (
+from tests.support.marks import covering, slow_but
+from tests.support.models import (
     EVERY_DECODER,
     OTHER_DECODERS,
     RELATIVE,
@@ -35,7 +36,6 @@ from tests.laws.parts import (
     targets,
     tensors,
 )
-from tests.support.marks import covering, slow_but
 
 KINDS = [*EVERY_DECODER, *RELATIVE]
 

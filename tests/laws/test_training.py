@@ -21,7 +21,7 @@ from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.memory import MemoryTrial
 from seq2attn.training.train_state import TrainState, fraction_done, is_due
 from seq2attn.training.validation import Validator
-from tests.laws.small import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
+from tests.support.trainings import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
 
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["3 epochs"], "validation": {"every": "1 epoch"}}
 

@@ -15,9 +15,9 @@ from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.nn.kernels.cross_entropy import symmetric_kl
 from seq2attn.nn.packing import Sequences
 from seq2attn.tokenizers.vocabulary import BOS
-from tests.laws.parts import EVERY_DECODER, REPRESENTATIVE, calm, model
-from tests.laws.small import BPE_DROPOUT, MODELS, assert_exact_resume
 from tests.support.marks import slow_but
+from tests.support.models import EVERY_DECODER, REPRESENTATIVE, calm, model
+from tests.support.trainings import BPE_DROPOUT, MODELS, assert_exact_resume
 
 PAIRS = [([3, 4, 5, 6], [5, 4, 3]), ([6, 5], [3, 3, 4, 6, 7])]
 ALWAYS = ScheduledSamplingConfig(max_probability=1.0, warmup_updates=0)

@@ -6,8 +6,8 @@ import pytest
 
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.training.train import train
-from tests.cli.conftest import invoke_in
-from tests.laws.small import WORD_TOKENIZERS, content, metrics
+from tests.support.commands import invoke_in
+from tests.support.trainings import WORD_TOKENIZERS, content, metrics
 
 FAST = {"kind": "adam", "lr": 0.1}
 CHARACTERS = {"source": {"kind": "words"}, "target": {"kind": "characters"}}

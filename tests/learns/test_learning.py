@@ -12,7 +12,7 @@ from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.search.search_config import GreedyConfig
 from seq2attn.search.translate_ids import translate_ids
-from tests.laws.parts import ALIGNS, DECODERS, ENCODERS, EVERY_DECODER, SCORES, WORDS, calm, config
+from tests.support.models import ALIGNS, DECODERS, ENCODERS, EVERY_DECODER, SCORES, WORDS, calm, config
 
 PAIRS = [([3, 4, 5], [5, 4, 3]), ([6, 7], [7, 6, 6, 7]), ([8, 4, 9, 3], [3, 9]), ([4], [10, 10, 4, 8, 5])]
 LR, UPDATES, MAX_LOSS = 0.02, 400, 0.03

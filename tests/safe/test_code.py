@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.test_structure import FILES, PACKAGE, parse
+from tests.support.source_code import FILES, PACKAGE, parse
 
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "runpy", "ctypes", "imp", "code"}
 CALLS = {

@@ -10,8 +10,8 @@ import torch
 from seq2attn.errors import RunError
 from seq2attn.io.files import MAX_FILE_BYTES, atomic_dir, read_bytes, read_object, remove_temporary, write_bytes
 from seq2attn.io.weights import load_tensors, read_tensor_specs
-from tests.cli.conftest import Invoke
-from tests.safe.untrained import SWEEP, TRANSFORMER_CONFIG, untrained
+from tests.support.commands import Invoke
+from tests.support.untrained_runs import SWEEP, TRANSFORMER_CONFIG, untrained
 
 FIX = "mend it"
 

@@ -16,8 +16,8 @@ from seq2attn.io.files import FORMAT_VERSION, check_format
 from seq2attn.sweep.record import read_record
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
-from tests.laws.small import trained
-from tests.safe.untrained import untrained
+from tests.support.trainings import trained
+from tests.support.untrained_runs import untrained
 
 READERS: dict[str, Callable[[RunDirectory], object]] = {
     "run.json": lambda run: Translator.load(run.folder),

@@ -8,8 +8,8 @@ from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.search.search_config import MAX_LENGTH, BeamConfig, GreedyConfig, LengthsConfig, check_size
-from tests.cli.conftest import Invoke
-from tests.safe.untrained import CONFIG, untrained
+from tests.support.commands import Invoke
+from tests.support.untrained_runs import CONFIG, untrained
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)

@@ -1,9 +1,6 @@
 """What a file claims is refused before memory is allocated for it: a small multiple of the file's size at most."""
 
 import json
-import os
-import resource
-import signal
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +9,7 @@ import pytest
 import yaml
 
 from seq2attn.data.prepare import load_prepared, prepare
-from seq2attn.errors import RunError, UserError
+from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import FORMAT_VERSION, parse_json
@@ -20,41 +17,15 @@ from seq2attn.io.hf_folder import read_hf_specs
 from seq2attn.io.weights import METADATA_KEY, load_tensors, read_metadata, read_tensor_specs
 from seq2attn.pretrained.marian_weights import read_marian_weights
 from seq2attn.tokenizers.sentencepiece_model import read_pieces
-from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, untrained
+from tests.support.memory import refusal
+from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained
 
-MAX_FACTOR, MAX_EXTRA = 8, 2**25
-"""Allowed memory: this times the size of the file, and 32 MiB."""
-MAX_SECONDS = 20
 REPEATED = 10**7
 """Bytes of the repeated part of most files."""
 
 
 def repeat(part: str, size: int = REPEATED) -> str:
     return part * (size // len(part))
-
-
-def refusal(read: Callable[[], object], size: int) -> str:
-    """The message of a refused file of this size; checks the memory, in a process of its own."""
-    receiver, sender = os.pipe()
-    if (child := os.fork()) == 0:
-        signal.alarm(MAX_SECONDS)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        try:
-            read()
-            answer = "read"
-        except UserError as error:
-            answer = str(error)[:1000]
-        except BaseException as error:
-            answer = f"not refused: {error!r}"[:1000]
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        os.write(sender, f"{grown} {answer}".encode())
-        os._exit(0)
-    os.close(sender)
-    with os.fdopen(receiver, "rb") as answers:
-        grown, _, answer = answers.read().decode().partition(" ")
-    assert os.waitpid(child, 0)[1] == 0, "it took too long"
-    assert int(grown) * 1024 < MAX_FACTOR * size + MAX_EXTRA, f"{int(grown) // 1024} MiB"
-    return answer
 
 
 def write_header(path: Path, header: str) -> None:

@@ -28,10 +28,9 @@ from seq2attn.sweep.record import (
 )
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.metrics_logger import METRICS_FILE
-from tests.cli.conftest import Invoke
-from tests.laws.small import trained
-from tests.safe.test_trust import PLUGIN
-from tests.safe.untrained import CONFIG, SWEEP, untrained
+from tests.support.commands import Invoke
+from tests.support.trainings import trained
+from tests.support.untrained_runs import CONFIG, PLUGIN, SWEEP, untrained
 
 MODULE = 'from pathlib import Path\nPath("it ran").touch()\n'
 
@@ -136,7 +135,7 @@ OTHER = b'{"a": 1}\n{"kind": "validation"}\n{"kind": [], "update": []}\n{"kind":
 @pytest.fixture(scope="module")
 def averaged(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run with three checkpoints."""
-    from tests.laws.small import write_corpus
+    from tests.support.trainings import write_corpus
 
     folder = write_corpus(tmp_path_factory.mktemp("averaged"))
     return trained(folder, "run", max_duration=["6 updates"], validation={"every": "2 updates", "metric": "loss"})

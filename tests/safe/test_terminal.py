@@ -23,8 +23,8 @@ from seq2attn.io.outputs import output
 from seq2attn.io.terminal import visible
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.metrics_logger import MetricsLogger
-from tests.cli.conftest import Invoke, all_commands
-from tests.safe.untrained import CONFIG, RECIPE, SWEEP, untrained
+from tests.support.commands import Invoke, all_commands
+from tests.support.untrained_runs import CONFIG, RECIPE, SWEEP, untrained
 
 FULL = Path("/dev/full")
 ESCAPE = "\x1b]0;title\x07\x9b31m\u202edrow\x7f\r"

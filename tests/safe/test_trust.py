@@ -18,26 +18,9 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.training.checkpoints.averaging import average_run
-from tests.cli.conftest import all_commands, invoke_in
-from tests.safe.untrained import CONFIG, LINES, RECIPE, SWEEP, untrained
+from tests.support.commands import all_commands, invoke_in
+from tests.support.untrained_runs import CONFIG, LINES, PLUGIN, RECIPE, SWEEP, untrained
 
-PLUGIN = """
-from pathlib import Path
-from seq2attn.encoders.recurrent import RecurrentEncoder, RecurrentEncoderConfig
-
-Path("it ran").touch()
-
-
-class Theirs(RecurrentEncoder):
-    class Config(RecurrentEncoderConfig):
-        kind: str
-        cell: str = "gru"
-
-        def build(self, input_dim):
-            options = self.model_dump() | {"kind": "gru"}
-            del options["cell"]
-            return RecurrentEncoderConfig(**options).build(input_dim)
-"""
 ENCODER = "    kind: gru\n    dim: 8\n"
 NUMBERS = count()
 

@@ -10,7 +10,7 @@ from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import METADATA_KEY, is_corrupt, load_tensors, save_tensors
-from tests.safe.untrained import untrained
+from tests.support.untrained_runs import untrained
 
 BIAS = "output_projection.bias"
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from trace_modules import trace_all
 
-from tests.unit.test_structure import LAYER, ROOT
+from tests.support.source_code import LAYER, ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 MAXIMUM = {"update": 23, "translate": 29}

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.unit.test_structure import FILES, ROOT, parse
+from tests.support.source_code import FILES, ROOT, parse
 
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("*.md"), *sorted((ROOT / "seq2attn").rglob("*.html"))]
 CLAUSE = re.compile(r"(what|whether|how|where|which|when|who|whose|why|that|lest)\b", re.IGNORECASE)

@@ -6,7 +6,7 @@ import pytest
 from reference import DOCS, cli_page, config_page
 
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from tests.cli.conftest import all_commands
+from tests.support.commands import all_commands
 
 
 @pytest.mark.parametrize(("name", "page"), [("config.md", config_page), ("cli.md", cli_page)])

@@ -1,43 +1,21 @@
 """The shape of the package: imports flow one way, files are short, functions shorter."""
 
 import ast
-import functools
 import graphlib
 import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from inspect import signature
-from pathlib import Path
 
 import pytest
 
 from seq2attn.config.base import Config
+from tests.support.source_code import FILES, LAYER, ROOT, parse
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "seq2attn"
-FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
-LAYERS = """
-    errors  version
-    io
-    config  nn
-    tokenizers  attention
-    data  encoders  metrics
-    decoders
-    models
-    search  losses  optim  visualization
-    experiment
-    inference
-    training  pretrained  evaluation
-    export  sweep  diagnostics
-    cli
-    __main__
-"""
-"""Packages, lowest first: a package imports from the lines above its own, and from itself."""
 
-LAYER = {f"seq2attn.{part}": row for row, line in enumerate(LAYERS.split("\n")) for part in line.split()}
 HEAVY = {"torch", "numpy", "rich", "sacrebleu", "sentencepiece", "torchtext", "matplotlib", "transformers"}
 
 
@@ -58,11 +36,6 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-@functools.cache
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_every_module_has_a_layer():
@@ -94,6 +67,19 @@ def test_files_are_short():
     python = [*FILES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
     lines = {p.relative_to(ROOT).as_posix(): len(p.read_text(encoding="utf-8").splitlines()) for p in python}
     assert {name: n for name, n in lines.items() if n > 320} == {}
+
+
+def test_no_test_module_imports_another():
+    """What several share is in tests/support."""
+    imported = [
+        f"{path.relative_to(ROOT)} from {node.module}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ImportFrom)
+        and f"{node.module}.".startswith("tests.")
+        and not f"{node.module}.".startswith("tests.support.")
+    ]
+    assert imported == []
 
 
 def test_functions_are_short():

@@ -19,8 +19,8 @@ from seq2attn.decoders.recurrent import BAHDANAU_WIRING, LUONG_WIRING
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
 from seq2attn.nn.packing import Sequences
-from tests.laws.formulas import plain_attention, plain_context
-from tests.laws.parts import ALIGNS, ATTENTIONS, SCORES, rand, shuffled
+from tests.support.formulas import plain_attention, plain_context
+from tests.support.models import ALIGNS, ATTENTIONS, SCORES, rand, shuffled
 
 B, T, S, QUERY, KEY, VALUE = 3, 9, 7, 8, 12, 4
 LENGTHS = (7, 3, 1)

@@ -12,8 +12,8 @@ from seq2attn.data.collate import collate
 from seq2attn.losses.training_loss import TrainingLoss, reinforce_loss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-from tests.laws.parts import calm, model
-from tests.laws.small import MODELS, metrics, trained
+from tests.support.models import calm, model
+from tests.support.trainings import MODELS, metrics, trained
 
 SCORES = torch.tensor([1.0, -0.5, 0.3, 2.0], dtype=torch.double)
 MASK = torch.tensor([True, True, True, False])

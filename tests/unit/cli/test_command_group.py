@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from seq2attn.cli import app, command_group
 from seq2attn.errors import ConfigError, DataError
-from tests.safe.untrained import CONFIG
+from tests.support.untrained_runs import CONFIG
 
 ROOT = Path(__file__).parents[3]
 

@@ -3,36 +3,17 @@
 import sys
 from pathlib import Path
 from textwrap import dedent
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
 import yaml
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from seq2attn.config.base import Config, InputPath, RunPath
 from seq2attn.config.duration import DurationField
 from seq2attn.config.load import dump, json_schema, load
-from seq2attn.config.plugin import Pluggable
 from seq2attn.errors import ConfigError
-
-
-class Additive(Config):
-    """A layer between query and key."""
-
-    kind: Literal["additive"]
-    dim: PositiveInt = 256
-    """Size of the hidden layer."""
-
-
-class Scaled(Config):
-    scale: float = 1.0
-
-
-class Dot(Scaled):
-    kind: Literal["dot", "scaled-dot"]
-
-
-Score = Annotated[Additive | Dot, Field(discriminator="kind"), Pluggable("score")]
+from tests.support.configs import Additive, Dot, Score
 
 
 class Data(Config):

@@ -14,7 +14,7 @@ from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
 from seq2attn.config.load import load
 from seq2attn.config.plugin import Pluggable
 from seq2attn.errors import ConfigError
-from tests.unit.config.test_config import Dot, Score
+from tests.support.configs import Dot, Score
 
 
 class Recurrent(Config):

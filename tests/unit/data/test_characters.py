@@ -33,9 +33,9 @@ from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
-from tests.safe.untrained import untrained
-from tests.unit.data.corpora import write_corpus
-from tests.unit.phrases import PHRASES
+from tests.support.corpora import write_corpus
+from tests.support.phrases import PHRASES
+from tests.support.untrained_runs import untrained
 
 TRAIN = PHRASES[:800]
 FOREIGN = ["الطفل يقرأ كتابا.", "私は電車でケルンに行きます。", "Мы едем в Гамбург.", "Πάμε στο Αμβούργο."]

@@ -13,7 +13,7 @@ import pytest
 
 from seq2attn.data.corpora import CORPORA, Part, PublicCorpus, Text, fetch_corpus
 from seq2attn.errors import DataError
-from tests.unit.data.file_server import Server, serve
+from tests.support.file_server import Server, serve
 
 GERMAN, ENGLISH = b"Ein Haus.\nEin Hund.\n", b"A house.\nA dog.\n"
 

@@ -18,7 +18,7 @@ from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
-from tests.unit.data.corpora import write_corpus
+from tests.support.corpora import write_corpus
 
 SOURCE = [f"the {color} {thing} ." for color in ("red", "green", "blue") for thing in ("boat", "lantern", "river")]
 PAIRS = [(line, line.upper()) for line in SOURCE]

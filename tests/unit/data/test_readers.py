@@ -19,7 +19,7 @@ from seq2attn.data.readers import (
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh, parse_pharaoh, split_words
 from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
-from tests.unit.data.corpora import write_corpus
+from tests.support.corpora import write_corpus
 
 BROKEN = "the compressed file is broken after line "
 PAIR = ("a b c", "x y")

@@ -20,9 +20,9 @@ from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.laws.small import content
-from tests.small_bert import make_bert
-from tests.unit.data.corpora import write_corpus
+from tests.support.bert import make_bert
+from tests.support.corpora import write_corpus
+from tests.support.trainings import content
 
 WORDS = TokenizersConfig(source=WordTokenizerConfig(), target=WordTokenizerConfig())
 STOCHASTIC = TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300, dropout=0.5))

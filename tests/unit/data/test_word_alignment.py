@@ -23,12 +23,11 @@ from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
-from tests.small_bert import make_bert
-from tests.small_marian import make_vocabulary, train_pieces
-from tests.unit.data.corpora import write_corpus
-from tests.unit.tokenizers.test_tokenizers import STOCHASTIC, TEXT, TRAINED
+from tests.support.bert import make_bert
+from tests.support.corpora import write_corpus
+from tests.support.marian import make_vocabulary, train_pieces
+from tests.support.tokenizers import ODD, STOCHASTIC, TEXT, TRAINED
 
-ODD = "a•b\u00a0c ,d ﬁn ´x ▁ y▁z Σας don't"
 TOKENIZERS: dict[str, Tokenizer] = {
     **TRAINED,
     "nfkc": BPETokenizerConfig(vocab_size=400, normalization="nfkc", lowercase=True).train(TEXT),

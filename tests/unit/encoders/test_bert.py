@@ -14,7 +14,7 @@ from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
 from seq2attn.errors import DataError
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
-from tests.small_bert import make_bert
+from tests.support.bert import make_bert
 
 WORDS = [*"abcdefghij", "##a", "##b", "house", "."]
 LINES = ["a house .", "aab", "j i h g f e d c b a . house", "c"]

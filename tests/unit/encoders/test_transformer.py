@@ -13,7 +13,7 @@ from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.nn.layers import LearnedPositionEmbedding, SinusoidalPositionEncoding
 from seq2attn.nn.packing import Sequences
-from tests.laws.parts import model, rand, shuffled, sources
+from tests.support.models import model, rand, shuffled, sources
 
 DIM, HEADS, KV_HEADS, HIDDEN, LAYERS = 12, 3, 1, 20, 2
 LENGTHS, TOKENS = (6, 2, 5), 6

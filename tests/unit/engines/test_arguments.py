@@ -18,9 +18,9 @@ from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, SearchModel, TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.safe.untrained import change_weights
+from tests.support.exported_runs import make_run
 from tests.support.marks import slow_but
-from tests.unit.pretrained.test_huggingface_target import make_run
+from tests.support.untrained_runs import change_weights
 
 SOURCES = [[5, 6, 7], [8, 9, 10, 11, 12, 13], [14], [15, 16, 17, 18], [6, 5, 19, 20, 21], [7, 7, 8, 9]]
 LENGTHS = LengthsConfig(max_length=16)

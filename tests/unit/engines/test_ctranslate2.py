@@ -22,8 +22,8 @@ from seq2attn.models import ModelConfig, Seq2Seq, build_model
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, Vocabulary
-from tests.laws.parts import MODERN, T5
 from tests.support.marks import slow_but
+from tests.support.models import MODERN, T5
 
 SIZE = 24
 SOURCE, TARGET = (Vocabulary.from_tokens([f"{side}{number}" for number in range(SIZE - 4)]) for side in "st")

@@ -20,7 +20,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.search.search_config import resolve_search
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.safe.untrained import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.untrained_runs import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained
 
 TARGET = CTranslate2Target()
 CPU = torch.device("cpu")

@@ -17,7 +17,7 @@ from seq2attn.inference.engines.agreement import AgreementReport, SearchAgreemen
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_manifest, write_manifest
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
-from tests.safe.untrained import TRANSFORMER_CONFIG, untrained
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, untrained
 
 AGREEMENT = AgreementReport((SearchAgreement("greedy", 12, 0.995, 0.9, 0.1, 0.1),), 0.0, 0.0)
 

@@ -15,7 +15,7 @@ from seq2attn.models import build_model
 from seq2attn.nn.decoding_state import select_rows
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.vocabulary import BOS, PAD
-from tests.laws import parts
+from tests.support import models as parts
 
 Parts = tuple[str, str, str, str]
 QUICK: Parts = ("gru-forward", "transformer-post-learned", "multi-head-2-groups", "global")

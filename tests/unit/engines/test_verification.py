@@ -24,10 +24,9 @@ from seq2attn.pretrained.import_run import import_run
 from seq2attn.pretrained.transformers_engine import TransformersEngine
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
-from tests.small_marian import SOURCE
-from tests.small_multilingual import make_m2m100
-from tests.unit.pretrained.test_huggingface_target import make_run
-from tests.unit.pretrained.test_peft import adapt
+from tests.support.exported_runs import adapt, make_run
+from tests.support.marian import SOURCE
+from tests.support.multilingual import make_m2m100
 
 DEFECTS = {
     "greedy search": r"\d\d.\d\d% of the tokens agree in greedy search, expected 99%, .* to \d.\de-0[4-7]",

@@ -31,8 +31,8 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.laws.parts import model
-from tests.small_bert import make_bert
+from tests.support.bert import make_bert
+from tests.support.models import model
 
 SURE = frozenset({(0, 0), (1, 1), (2, 3)})
 GOLD = WordAlignment(SURE, SURE | {(1, 2), (3, 2)})

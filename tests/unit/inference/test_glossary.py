@@ -15,8 +15,8 @@ from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.small_marian import make_marian, train_pieces
-from tests.small_multilingual import make_bart_tokenizer
+from tests.support.marian import make_marian, train_pieces
+from tests.support.multilingual import make_bart_tokenizer
 
 TOKENIZERS = (WordTokenizerConfig().train([]), WordTokenizerConfig().train(["teacher"]))
 

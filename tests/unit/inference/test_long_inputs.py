@@ -23,8 +23,8 @@ from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import TokenIds
 from seq2attn.tokenizers.normalize import join_sentences
-from tests.laws.small import content
-from tests.unit.inference.test_translator import WORDS, translator
+from tests.support.trainings import content
+from tests.support.translators import WORDS, translator
 
 LIMIT = SourceLimit(6, "it is a test")
 PARTS = ["A few words.", "Of which, not many!", "Words?"]

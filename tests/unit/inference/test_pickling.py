@@ -19,8 +19,8 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
-from tests.safe.untrained import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained
-from tests.unit.phrases import PHRASES
+from tests.support.phrases import PHRASES
+from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained
 
 LINES = ["a few words", "not many words unknown", "", "many of a few"]
 SEARCH = BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=7))
@@ -122,7 +122,7 @@ def test_processes_translate(home: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["onnx", "ctranslate2"])
 def test_exported_models(home: Path, engine: str) -> None:
-    from tests.cli.conftest import invoke_in
+    from tests.support.commands import invoke_in
 
     invoke_in(home, "export", "transformer/run", engine, "--to", engine, "--quantization", "int8")
     translator = seq2attn.load(home / "transformer/run", engine=engine, export_dir=home / engine)

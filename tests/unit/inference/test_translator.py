@@ -2,7 +2,6 @@
 
 import io
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,28 +10,16 @@ import torch
 
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
-from seq2attn.inference.translator import Translator
 from seq2attn.io.text_lines import read_line_batches
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, resolve_search
-from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.training import distributed
 from seq2attn.training.distributed import training_device
 from seq2attn.visualization.attention_map import AttentionMap
-from tests.laws.parts import model, shuffled
+from tests.support.translators import DECODERS, SEARCH, WORDS, translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model does not know", "ignore:.*too many tokens")
-WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
 LINES = ["a few words", "", "not many", "  ", " ".join(WORDS * 3), "many many words", "unknown", "a few words"]
-SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=12))
 GREEDY = GreedyConfig(kind="greedy")
-DECODERS = {"fixed": "fixed-gru", "luong": "luong", "transformer": "transformer"}
-
-
-def translator(kind: str = "luong", words: Sequence[str] = WORDS) -> Translator:
-    """An untrained translator, whose translations differ between lines."""
-    source, target = (WordTokenizerConfig().train([*words, *more]) for more in ((), words[3:]))  # with other ids
-    net = shuffled(model("gru", DECODERS[kind], "multi-head", words=len(target.vocabulary)))
-    return Translator(net.float(), source, target, SEARCH)
 
 
 @pytest.mark.parametrize("kind", DECODERS)

@@ -19,8 +19,8 @@ from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.laws.parts import WORDS, model
-from tests.laws.test_search import spread_logits
+from tests.support.models import WORDS, model
+from tests.support.searches import spread_logits
 
 KNOWN = ["north sun , moon star west day"]
 LINES = ["Ann sun Bob, moon", "Eve sun Dan, moon", "", "star Zoe", "sun", "Dan"]

@@ -9,7 +9,7 @@ import pytest
 from seq2attn.errors import UserError
 from seq2attn.io.download import download
 from seq2attn.io.lock import lock
-from tests.unit.data.file_server import Server, serve
+from tests.support.file_server import Server, serve
 
 CONTENT = b"".join(hashlib.sha256(bytes([i])).digest() for i in range(200))
 

@@ -10,7 +10,7 @@ from seq2attn.nn.kernels import additive as additive_kernel
 from seq2attn.nn.kernels.rnn_cells import FUSED_CELLS, DeferredLinear
 from seq2attn.nn.packed_rnn import run_packed
 from seq2attn.nn.stacked_rnn import FusedSteps, InputFedRNN, ReferenceSteps, stack_layer_states, unstack_layer_states
-from tests.laws.parts import rand
+from tests.support.models import rand
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
 

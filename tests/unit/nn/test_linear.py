@@ -19,7 +19,7 @@ from seq2attn.nn.kernels.linear import (
     prepack_linears,
 )
 from seq2attn.nn.layers import FeedForward, linear_relu
-from tests.laws.parts import WORDS, model
+from tests.support.models import WORDS, model
 
 NEAR = {"rtol": 1e-4, "atol": 1e-4}
 

@@ -12,7 +12,7 @@ from seq2attn.decoders.fixed_context import FixedContextDecoder, FixedContextDec
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.nn.stacked_rnn import InputFedRNN, stack_layer_states, unstack_layer_states
-from tests.laws.parts import OWN_EMBEDDINGS, PAIRS, model, rand, shuffled
+from tests.support.models import OWN_EMBEDDINGS, PAIRS, model, rand, shuffled
 
 TOKEN, FEED, DIM, STEPS, ROWS = 5, 4, 6, 7, 3
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}

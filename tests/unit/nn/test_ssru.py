@@ -6,7 +6,7 @@ import torch
 
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.nn.kernels.ssru import SSRU, ssru_recurrence
-from tests.laws.parts import WIDTH, model, rand, shuffled
+from tests.support.models import WIDTH, model, rand, shuffled
 
 
 @pytest.mark.parametrize("steps", [1, 2, 6])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.small_marian import SOURCE
+from tests.support.marian import SOURCE
 
 
 @pytest.fixture

@@ -34,11 +34,11 @@ from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.safe.test_memory import refusal
-from tests.small_marian import SOURCE
-from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
-from tests.small_t5 import make_t5
+from tests.support.marian import SOURCE
 from tests.support.marks import slow_but
+from tests.support.memory import refusal
+from tests.support.multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
+from tests.support.t5 import make_t5
 
 INPUTS = ("input_ids", "attention_mask")
 

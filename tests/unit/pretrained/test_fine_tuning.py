@@ -17,10 +17,18 @@ from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.training.train import train
-from tests.small_marian import SOURCE, TARGET, make_marian, marian_arrays, marian_options, write_marian_files, write_npz
-from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
-from tests.small_t5 import make_t5
+from tests.support.marian import (
+    SOURCE,
+    TARGET,
+    make_marian,
+    marian_arrays,
+    marian_options,
+    write_marian_files,
+    write_npz,
+)
 from tests.support.marks import slow_but
+from tests.support.multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
+from tests.support.t5 import make_t5
 
 ADAPTED = """\
 extends: run/config.yaml

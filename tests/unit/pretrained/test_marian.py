@@ -21,7 +21,7 @@ from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.small_marian import SOURCE, make_marian
+from tests.support.marian import SOURCE, make_marian
 from tests.support.marks import slow_but
 
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -21,7 +21,7 @@ from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import BOS
-from tests.small_marian import (
+from tests.support.marian import (
     SOURCE,
     make_marian,
     marian_arrays,

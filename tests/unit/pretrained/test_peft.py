@@ -22,9 +22,8 @@ from seq2attn.io.weights import load_tensors
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from seq2attn.training.train import train
-from tests.small_marian import SOURCE, TARGET, make_marian
-from tests.unit.pretrained.test_huggingface_target import make_run
+from tests.support.exported_runs import adapt, make_run
+from tests.support.marian import SOURCE, TARGET, make_marian
 
 OPTIONS = ImportOptions("transformers", punctuation=False)
 
@@ -96,28 +95,6 @@ def test_adapters_that_do_not_fit_are_refused(name: str, folders: tuple[Path, Pa
     with pytest.raises(DataError, match=message) as error:
         import_run(folders[1], tmp_path / "run", OPTIONS)
     assert str(folders[1]) in str(error.value) and not (tmp_path / "run").exists()
-
-
-ADAPTED = """\
-extends: run/config.yaml
-run_dir: adapted
-data: {train: {kind: plain, source: train.de, target: train.en}, dev: {kind: plain, source: train.de, target: train.en}}
-tokenizer: {run_dir: run}
-training:
-  init_from: {run_dir: run}
-  lora: {rank: 9, alpha: 5}
-  max_duration: [2 updates]
-  optimizer: {kind: adam, lr: 0.1}
-  lr_schedule: {kind: constant}
-  validation: {every: 1 update, metric: loss}
-  checkpoints: {average: last}
-"""
-
-
-def adapt(folder: Path, *changes: str) -> RunDirectory:
-    """`folder/adapted`, trained with LoRA after `folder/run`."""
-    (folder / "adapted.yaml").write_text(ADAPTED, encoding="utf-8")
-    return train(load(folder / "adapted.yaml", ExperimentConfig, [*changes]))
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.small_marian import SOURCE
-from tests.small_t5 import NUM_UNUSED, PREFIX, TASKS, make_t5
+from tests.support.marian import SOURCE
 from tests.support.marks import slow_but
+from tests.support.t5 import NUM_UNUSED, PREFIX, TASKS, make_t5
 
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "1.0 with a task": ({"task_specific_params": TASKS}, {"target_language": "en"}, PREFIX),

@@ -18,17 +18,9 @@ from benchmark.setting import MODELS, TRANSFORMERS, Setting, UnavailableError
 from benchmark.systems import Progress
 from benchmark.training import Timing, sum_intervals
 
-from tests.unit.phrases import write_phrases
+from tests.support.benchmarks import setting as setting
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-def setting(tmp_path: Path) -> Setting:
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    write_phrases(corpus, {"train": 300, "val": 60, "test_2016_flickr": 120})
-    return Setting(corpus, tmp_path / "runs", threads=1)
 
 
 def test_batches_have_every_pair_once_within_the_budget():

@@ -11,7 +11,7 @@ from benchmark.text import num_target_tokens, prepare_text
 
 from seq2attn.data.prepare import load_prepared
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
-from tests.unit.scripts.test_benchmark import setting
+from tests.support.benchmarks import setting
 
 __all__ = ["setting"]
 

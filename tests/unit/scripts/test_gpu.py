@@ -22,7 +22,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.search import captured_step
 from seq2attn.sweep.plan import load_plan
-from tests.safe.untrained import untrained
+from tests.support.untrained_runs import untrained
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -13,7 +13,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.sweep.plan import load_plan
 from seq2attn.training.train import train
-from tests.laws.small import MODELS, content, last_state, trained
+from tests.support.trainings import MODELS, content, last_state, trained
 
 ROOT = Path(__file__).resolve().parents[3]
 TRIALS = {trial.name: trial.experiment for trial in load_plan(ROOT / "configs/sweeps/joeynmt.yaml").trials}

@@ -11,7 +11,7 @@ import results
 from seq2attn.evaluation.evaluate import Digests, TestSetResult, write_reports
 from seq2attn.metrics.sacrebleu_metrics import Score
 from seq2attn.search.search_config import BeamConfig
-from tests.safe.untrained import untrained
+from tests.support.untrained_runs import untrained
 
 
 def result_of(bleu: float, source: str = "") -> TestSetResult:

@@ -19,7 +19,7 @@ from seq2attn.sweep.leaderboard import MARKS, build_leaderboard, leaderboard_htm
 from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, options, write_record, write_trial
 from seq2attn.sweep.significance import Comparison, combine_seeds, compare_systems
-from tests.safe.untrained import CONFIG
+from tests.support.untrained_runs import CONFIG
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
 SENTENCES = 60

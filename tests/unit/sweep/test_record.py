@@ -23,8 +23,8 @@ from seq2attn.sweep.record import (
 )
 from seq2attn.sweep.run_sweep import link_prepared_data
 from seq2attn.sweep.worker import _machine_name
-from tests.cli.test_plugin import PARTS
-from tests.safe.untrained import CONFIG, LINES, untrained
+from tests.support.plugins import PARTS
+from tests.support.untrained_runs import CONFIG, LINES, untrained
 
 FILES = ("train", "dev", "test")
 TEXT = ["text", "test sets"]

@@ -5,7 +5,7 @@ import json
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.sweep.record import write_trial
 from seq2attn.sweep.worker import run_trial
-from tests.laws.small import content
+from tests.support.trainings import content
 
 
 class Trial:

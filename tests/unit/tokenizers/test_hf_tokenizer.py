@@ -11,8 +11,8 @@ from seq2attn.errors import DataError, RunError
 from seq2attn.tokenizers.hf_tokenizer import HFTokenizer, HFTokenizerConfig
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK
-from tests.small_marian import SOURCE, TARGET
-from tests.small_multilingual import make_bart_tokenizer
+from tests.support.marian import SOURCE, TARGET
+from tests.support.multilingual import make_bart_tokenizer
 
 LINES = [*SOURCE, *TARGET, "xyz 日本 🙂 — ﬁ", "a", "  Das\tHaus  "]
 

@@ -16,7 +16,7 @@ from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK
-from tests.small_marian import SOURCE, make_vocabulary
+from tests.support.marian import SOURCE, make_vocabulary
 
 LINES = [*SOURCE, "  Das\tHaus  ", "xyz 日本 Haus", "<pad> </s> <unk>", "Ｗｏ ﬁ", "", " "]
 

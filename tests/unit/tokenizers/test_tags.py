@@ -17,7 +17,7 @@ from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag, check_tag
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, load_tokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
-from tests.small_marian import make_vocabulary
+from tests.support.marian import make_vocabulary
 
 LINES = ["the red boat", "a green lantern, by the river", "boats and rivers"]
 CONFIGS: dict[str, TokenizerConfig] = {

@@ -24,25 +24,11 @@ from seq2attn.errors import DataError, RunError
 from seq2attn.tokenizers.normalize import NormalizeConfig
 from seq2attn.tokenizers.subword_regularization import BPEDropoutSampler, UnigramSampler
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer, UnigramTokenizerConfig
-from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, TokenizersConfig, load_tokenizer
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
-from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.support.tokenizers import CONFIGS, STOCHASTIC, TEXT, TRAINED
 
-WORDS = ("red", "green", "lantern", "river", "mountain", "slowly", "wandering", "thunder", "paper", "boat")
-TEXT = [f"The {a} {b}, and (a {c}) of {b}s." for a in WORDS for b in WORDS for c in WORDS[:3]]
-
-CONFIGS: dict[str, TokenizerConfig] = {
-    "bpe": BPETokenizerConfig(vocab_size=400),
-    "unigram": UnigramTokenizerConfig(vocab_size=320),
-    "words": WordTokenizerConfig(),
-    "whitespace": WordTokenizerConfig(pre_tokenizer="whitespace"),
-    "characters": CharacterTokenizerConfig(),
-}
-TRAINED = {name: config.train(TEXT) for name, config in CONFIGS.items()}
-STOCHASTIC = {
-    "bpe": BPETokenizerConfig(vocab_size=400, dropout=0.2).train(TEXT),
-    "unigram": UnigramTokenizerConfig(vocab_size=320, alpha=0.2, lowercase=True).train(TEXT),
-}
 BPE, WORD = {"kind": "bpe"}, {"kind": "words"}
 
 

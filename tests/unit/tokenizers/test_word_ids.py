@@ -15,7 +15,7 @@ from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word, whole_word_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
-from tests.unit.tokenizers.test_tokenizers import TEXT, TRAINED
+from tests.support.tokenizers import TEXT, TRAINED
 
 LETTERS = ["a", "boat", "ß", "é", "日本", "天", "ก", "คำ", "😀", "👩🏽", "x\u0301", " ", ","]
 

@@ -15,7 +15,7 @@ from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, UNK
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
-from tests.small_bert import make_bert
+from tests.support.bert import make_bert
 
 WORDS = ["the", "un", "##aff", "##able", "house", "caf", "##e", "##é", "a", ",", ".", "!", "<s>", "东", "it", "'", "s"]
 LINES = [

@@ -6,7 +6,7 @@ from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.training.train import train
-from tests.laws.small import (
+from tests.support.trainings import (
     BPE_DROPOUT,
     WORD_TOKENIZERS,
     content,

@@ -26,7 +26,7 @@ from seq2attn.training.auto_settings import (
 )
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.train_state import TrainState
-from tests.laws.small import (
+from tests.support.trainings import (
     assert_same,
     last_weights,
     log_of,

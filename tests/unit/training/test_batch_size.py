@@ -13,7 +13,7 @@ from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.distributed import init_distributed
 from seq2attn.training.memory import MIN_TOKENS, SAFETY_MARGIN, MemoryTrial, largest_that_fits
-from tests.laws.small import BAHDANAU, MODELS, content
+from tests.support.trainings import BAHDANAU, MODELS, content
 
 
 @pytest.mark.parametrize("room", [500, 3_000, 300_000, 1_234_567])
@@ -29,7 +29,7 @@ def test_nearly_all_of_the_room_is_used_less_a_margin(room):
 
 def fit(tmp_path, pairs, training=None, repeat=1, **limits):
     """The number of tokens that fit a model with limited memory, and whether each trial was in autocast."""
-    model = {**BAHDANAU, "encoder": {"kind": "tests.laws.faults:OutOfMemory", "spares": 0, **limits}}
+    model = {**BAHDANAU, "encoder": {"kind": "tests.support.faults:OutOfMemory", "spares": 0, **limits}}
     config = ExperimentConfig.model_validate(content(tmp_path, "run", model=model)).model
     objective = TrainingLoss(build_model(config, 20, 20))
     training = TrainingConfig.model_validate(training or {})

@@ -15,7 +15,7 @@ from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import AttentionMap
-from tests.unit.visualization.conftest import SOURCE, TARGET, page_data, random_weights
+from tests.support.attention_pages import SOURCE, TARGET, page_data, random_weights
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder"])

@@ -14,7 +14,7 @@ from seq2attn.visualization import figure
 from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
 from seq2attn.visualization.attention_map import ColorScale, scale_weights
 from seq2attn.visualization.figure import font_families
-from tests.unit.visualization.conftest import Show, alphas, random_weights
+from tests.support.attention_pages import Show, alphas, random_weights
 
 SCALES: tuple[ColorScale, ...] = ("max", "row", "0-1")
 BACKGROUND = "element => getComputedStyle(element).backgroundColor"

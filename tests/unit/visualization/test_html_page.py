@@ -10,8 +10,8 @@ from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention import AttentionSelection
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.html_page import attention_html
-from tests.unit.conftest import Browser
-from tests.unit.visualization.conftest import SOURCE, TARGET, Show, alphas, page_data, random_weights
+from tests.support.attention_pages import SOURCE, TARGET, Show, alphas, page_data, random_weights
+from tests.support.browser import Browser
 
 FIRST, SECOND = random_weights(), random_weights(seed=1)
 TOKENS = "[...document.querySelectorAll('#map [data-side={}]')].map(th => th.textContent)"

@@ -7,7 +7,7 @@ import safetensors.torch
 import torch
 from transformers import MT5Config, MT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
-from tests.small_marian import SOURCE, TARGET, randomize, train_pieces
+from tests.support.marian import SOURCE, TARGET, randomize, train_pieces
 
 PREFIX = "translate German to English: "
 NUM_UNUSED = 3

@@ -11,10 +11,10 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.cli.conftest import Invoke
-from tests.small_marian import SOURCE, make_marian, train_pieces
-from tests.small_multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
-from tests.small_t5 import TASKS, make_t5
+from tests.support.commands import Invoke
+from tests.support.marian import SOURCE, make_marian, train_pieces
+from tests.support.multilingual import make_bart, make_m2m100, make_mbart, make_pegasus
+from tests.support.t5 import TASKS, make_t5
 
 FAMILIES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "marian": (make_marian, []),

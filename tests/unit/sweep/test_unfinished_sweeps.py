@@ -13,7 +13,7 @@ from seq2attn.sweep.recipe import load_recipe
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_records, write_record
 from seq2attn.sweep.report import write_report
 from seq2attn.sweep.results import reproduced_scores
-from tests.cli.test_reproduce import home
+from tests.support.recipes import home
 
 WRONG = {("fixed", 1): 2, ("fixed", 2): 10, ("luong", 2): 4}
 """For each finished training, the number of sentences with a wrong translation."""

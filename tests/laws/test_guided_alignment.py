@@ -12,8 +12,8 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.training.train import train
-from tests.laws.parts import ALIGNS, DECODERS, model
-from tests.laws.small import (
+from tests.support.models import ALIGNS, DECODERS, model
+from tests.support.trainings import (
     BAHDANAU,
     BPE_DROPOUT,
     MODELS,
@@ -170,6 +170,6 @@ def test_models_that_cannot_be_guided_are_refused(tmp_path, decoder, guide, mess
 
 
 def test_a_plug_in_decoder_is_checked_before_training(corpus):
-    decoder = {"kind": "tests.laws.faults:Blind"}
+    decoder = {"kind": "tests.support.faults:Blind"}
     with pytest.raises(UserError, match=r"`training.guided_alignment` guides attention, but the decoder has none"):
         guided(corpus, "run", model={**BAHDANAU, "decoder": decoder})

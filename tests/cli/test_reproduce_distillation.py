@@ -9,9 +9,9 @@ import pytest
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.prepare import load_prepared
 from seq2attn.experiment.run_directory import RunDirectory
-from tests.cli.conftest import Done, Invoke, invoke_in
-from tests.cli.test_reproduce import RECIPE, home
-from tests.cli.test_sweep import results
+from tests.support.commands import Done, Invoke, invoke_in
+from tests.support.recipes import RECIPE, home
+from tests.support.sweeps import results
 
 DISTILLED = RECIPE.replace(
     "seeds: [1, 2]",

@@ -13,21 +13,11 @@ import torch
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import unique_state_dict
-from tests.cli.conftest import Invoke, Toy, write_lines
-from tests.cli.test_synthetic_corpus import (
-    DISTILL,
-    contents,
-    random_lines,
-    report,
-    small_run,
-)
-from tests.cli.test_synthetic_corpus import (
-    lines as lines,
-)
-from tests.cli.test_synthetic_corpus import (
-    small_chunks as small_chunks,
-)
-from tests.forked import Command
+from tests.support.commands import Invoke, Toy, write_lines
+from tests.support.processes import Command
+from tests.support.synthetic_corpora import DISTILL, contents, random_lines, report, small_run
+from tests.support.synthetic_corpora import lines as lines
+from tests.support.synthetic_corpora import small_chunks as small_chunks
 
 
 def test_only_missing_translations_are_made(invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str]) -> None:

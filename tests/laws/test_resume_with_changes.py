@@ -11,8 +11,8 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
-from tests.laws.small import BAHDANAU, assert_same, content, last_weights, log_of, metrics, trained
 from tests.support.marks import slow_but
+from tests.support.trainings import BAHDANAU, assert_same, content, last_weights, log_of, metrics, trained
 
 FIRST = {"max_duration": ["2 updates"], "validation": {"every": "2 updates", "metric": "loss"}}
 NEXT = {**FIRST, "max_duration": ["4 updates"]}

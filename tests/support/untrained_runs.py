@@ -82,3 +82,22 @@ def change_weights(run: RunDirectory, change: Callable[[Seq2Seq], object], origi
         change(model)
     vocabularies = source.vocabulary, target.vocabulary
     run.save_model(unique_state_dict(model), vocabularies, origin or {"checkpoints": []})
+
+
+PLUGIN = """
+from pathlib import Path
+from seq2attn.encoders.recurrent import RecurrentEncoder, RecurrentEncoderConfig
+
+Path("it ran").touch()
+
+
+class Theirs(RecurrentEncoder):
+    class Config(RecurrentEncoderConfig):
+        kind: str
+        cell: str = "gru"
+
+        def build(self, input_dim):
+            options = self.model_dump() | {"kind": "gru"}
+            del options["cell"]
+            return RecurrentEncoderConfig(**options).build(input_dim)
+"""

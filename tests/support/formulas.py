@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tests.laws.parts import SCORES
+from tests.support.models import SCORES
 
 
 def affine(linear, x):

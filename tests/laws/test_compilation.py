@@ -7,17 +7,8 @@ import torch
 import torch._dynamo
 
 from seq2attn.data.collate import collate
-from tests.laws.small import assert_exact_resume, assert_near, last_weights, trained
-from tests.laws.test_packed import SSRU, config, loss_and_gradients, objective
-
-
-def random_pairs(count, length):
-    """`count` pairs of about `length` tokens."""
-    rng = torch.Generator().manual_seed(count)
-    lengths = torch.randint(length - 2, length + 1, (2, count), generator=rng).tolist()
-    return [
-        tuple(torch.randint(3, 11, (n,), generator=rng).tolist() for n in both) for both in zip(*lengths, strict=True)
-    ]
+from tests.support.packed_models import SSRU, config, loss_and_gradients, objective, random_pairs
+from tests.support.trainings import assert_exact_resume, assert_near, last_weights, trained
 
 
 @pytest.fixture

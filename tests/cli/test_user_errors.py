@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.tokenizers.words import WordTokenizerConfig
-from tests.cli.conftest import WORDS, Invoke, Toy, command, run_process, write_toy
+from tests.support.commands import WORDS, Invoke, Toy, command, run_process, write_toy
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NO_ENCODER_ATTENTION = (

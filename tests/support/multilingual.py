@@ -21,8 +21,8 @@ from transformers import (
 )
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
 
-from tests.small_marian import SMALL as SMALL_MARIAN
-from tests.small_marian import SOURCE, TARGET, make_vocabulary, randomize, train_pieces
+from tests.support.marian import SMALL as SMALL_MARIAN
+from tests.support.marian import SOURCE, TARGET, make_vocabulary, randomize, train_pieces
 
 LANGUAGES = {"nllb": ("deu_Latn", "eng_Latn", "fra_Latn"), "m2m100": ("de", "en", "fr")}
 NUM_UNUSED = 3

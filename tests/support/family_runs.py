@@ -10,9 +10,9 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
-from tests.laws.parts import config
-from tests.laws.small import WORD_TOKENIZERS, WORDS, content, write_corpus
-from tests.small_bert import make_bert
+from tests.support.bert import make_bert
+from tests.support.models import config
+from tests.support.trainings import WORD_TOKENIZERS, WORDS, content, write_corpus
 
 FAMILIES = {
     "bahdanau": ("gru", "bahdanau-gru"),
@@ -29,7 +29,7 @@ FAMILIES = {
     "deep and shallow": ("transformer", "luong", "general"),
     "bert": ("bert", "luong", "general"),
 }
-"""Rows of the tables of `tests.laws.parts`: an encoder, a decoder, a score and an alignment."""
+"""Rows of the tables of `tests.support.models`: an encoder, a decoder, a score and an alignment."""
 
 
 def make_run(folder: Path, encoder: str, *parts: str, tokenizer: dict[str, Any] = WORD_TOKENIZERS) -> RunDirectory:

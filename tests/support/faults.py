@@ -1,4 +1,4 @@
-"""Plug-ins of a config: encoders that fail on request, `kind: tests.laws.faults:Faulty`, and a decoder."""
+"""Plug-ins of a config: encoders that fail on request, `kind: tests.support.faults:Faulty`, and a decoder."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.metrics_logger import MEASUREMENTS
 from seq2attn.training.train import train
-from tests.forked import start_two
+from tests.support.processes import start_two
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
 BAHDANAU = {
@@ -117,3 +117,51 @@ def assert_near(one, other):
     assert one.keys() == other.keys()
     for name in one:
         torch.testing.assert_close(one[name], other[name], rtol=1e-4, atol=1e-6)
+
+
+LAST = {"keep_last": 2, "keep_best": 2, "average": "last"}
+BEST = {"keep_last": 1, "keep_best": 2, "average": "best"}
+PLATEAU = {"kind": "plateau", "factor": 0.5, "patience": 1}
+FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too high, so that validations get worse at times
+CASES = {
+    "recurrent, moving average": {
+        "model": MODELS["recurrent"],
+        "ema_decay": 0.9,
+        "checkpoints": LAST,
+        "lr_schedule": {"kind": "inverse-sqrt"},
+        **FAST,
+    },
+    "transformer, bpe-dropout, plateau": {
+        "model": MODELS["transformer"],
+        "tokenizer": BPE_DROPOUT,
+        "batch": {"tokens": 150, "micro_batch_tokens": 50},
+        "checkpoints": BEST,
+        "lr_schedule": PLATEAU,
+        **FAST,
+    },
+    "hard, momentum, cosine": {
+        "model": MODELS["hard"],
+        "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
+        "lr_schedule": {"kind": "cosine"},
+        "batch": {"gradient_accumulation": 2},
+        "validation": {"every": "5 updates", "metric": "loss"},
+    },
+    "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
+    "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
+}
+PLAIN = {
+    "max_duration": ["13 updates"],
+    "report_every": 4,
+    "batch": {"tokens": 64},
+    "validation": {"every": "3 updates", "metric": "loss"},
+}
+
+
+def assert_identical(one, other):
+    rows = compare_runs(one, other)
+    assert all(row.is_identical for row in rows), format_comparison_table(rows)
+    assert all(row.num_items for row in rows[:5])
+
+
+NO_UPDATE = {"optimizer": {"kind": "sgd", "lr": 1e-40}, "max_duration": ["1 update"]}
+"""An update that changes no weight, except those that are zero, by less than a float can hold otherwise."""

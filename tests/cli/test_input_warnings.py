@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
-from tests.cli.conftest import Done, Invoke, Toy, invoke_in, write_lines, write_toy
-from tests.unit.phrases import PHRASES
+from tests.support.commands import Done, Invoke, Toy, invoke_in, write_lines, write_toy
+from tests.support.phrases import PHRASES
 
 PARTS = {"train": (0, 600), "dev": (600, 630), "short": (700, 760), "mixed": (590, 610)}
 CHANGES = (

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from seq2attn.config.duration import Duration
-from seq2attn.diagnostics.verify_resume import compare_runs, format_comparison_table
+from seq2attn.diagnostics.verify_resume import compare_runs
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
@@ -16,54 +16,20 @@ from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.train import train
-from tests.laws.faults import Slow
-from tests.laws.small import BPE_DROPOUT, MODELS, WORD_TOKENIZERS, assert_same, content, trained
+from tests.support.faults import Slow
 from tests.support.marks import slow_but
+from tests.support.trainings import (
+    CASES,
+    MODELS,
+    PLAIN,
+    WORD_TOKENIZERS,
+    assert_identical,
+    assert_same,
+    content,
+    trained,
+)
 
-LAST = {"keep_last": 2, "keep_best": 2, "average": "last"}
-BEST = {"keep_last": 1, "keep_best": 2, "average": "best"}
-PLATEAU = {"kind": "plateau", "factor": 0.5, "patience": 1}
-FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too high, so that validations get worse at times
-
-CASES = {
-    "recurrent, moving average": {
-        "model": MODELS["recurrent"],
-        "ema_decay": 0.9,
-        "checkpoints": LAST,
-        "lr_schedule": {"kind": "inverse-sqrt"},
-        **FAST,
-    },
-    "transformer, bpe-dropout, plateau": {
-        "model": MODELS["transformer"],
-        "tokenizer": BPE_DROPOUT,
-        "batch": {"tokens": 150, "micro_batch_tokens": 50},
-        "checkpoints": BEST,
-        "lr_schedule": PLATEAU,
-        **FAST,
-    },
-    "hard, momentum, cosine": {
-        "model": MODELS["hard"],
-        "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9},
-        "lr_schedule": {"kind": "cosine"},
-        "batch": {"gradient_accumulation": 2},
-        "validation": {"every": "5 updates", "metric": "loss"},
-    },
-    "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
-    "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
-}
 QUICK = ("recurrent, moving average", "transformer, bpe-dropout, plateau")
-PLAIN = {
-    "max_duration": ["13 updates"],
-    "report_every": 4,
-    "batch": {"tokens": 64},
-    "validation": {"every": "3 updates", "metric": "loss"},
-}
-
-
-def assert_identical(one, other):
-    rows = compare_runs(one, other)
-    assert all(row.is_identical for row in rows), format_comparison_table(rows)
-    assert all(row.num_items for row in rows[:5])
 
 
 def train_in_sessions(folder, run, **options):
@@ -100,7 +66,7 @@ def test_the_time_limit_includes_the_preparation(corpus, monkeypatch):
     monotonic = time.monotonic
     monkeypatch.setattr(Slow, "seconds", 0.0)
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + Slow.seconds)
-    model = {**MODELS["recurrent"], "encoder": {"kind": "tests.laws.faults:Slow"}}  # built for the check, and again
+    model = {**MODELS["recurrent"], "encoder": {"kind": "tests.support.faults:Slow"}}  # built for the check, and again
     with pytest.raises(TrainingInterrupted):
         trained(corpus, "run", model=model, max_duration=["9 updates"], time_limit="200 seconds")
     assert [c.train_state.update for c in list_checkpoints(corpus / "run")] == [1]

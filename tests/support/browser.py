@@ -1,0 +1,104 @@
+"""A headless Chromium for the tests of pages, controlled through a pipe by the DevTools protocol."""
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --remote-debugging-pipe"
+TIMEOUT_SECONDS = 300
+
+
+class Browser:
+    """One page in a browser without network access."""
+
+    def __init__(self, read: int, write: int) -> None:
+        self._input, self._output = os.fdopen(read, "rb"), os.fdopen(write, "wb", buffering=0)
+        self._ids, self._session = itertools.count(1), None
+        self.requested_urls: list[str] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network"):
+            self.call(f"{domain}.enable")
+        none = {"latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+        self.call("Network.emulateNetworkConditions", offline=True, **none)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        number = next(self._ids)
+        message = {"id": number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        self._output.write(json.dumps(message).encode() + b"\0")
+        return next(one for one in self._messages() if one.get("id") == number)["result"]  # type: ignore[no-any-return]
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        buffer = b""
+        while byte := self._input.read(1):
+            if byte != b"\0":
+                buffer += byte
+                continue
+            message, buffer = json.loads(buffer), b""
+            if message.get("method") == "Network.requestWillBeSent":
+                self.requested_urls.append(message["params"]["request"]["url"])
+            if message.get("method") == "Runtime.exceptionThrown":
+                raise AssertionError(message["params"]["exceptionDetails"])
+            yield message
+
+    def open(self, path: Path, *, width: int = 1200, height: int = 800, dark: bool = False) -> None:
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.call("Page.navigate", url=path.as_uri())
+        loaded = (message.get("method") == "Page.loadEventFired" for message in self._messages())
+        next(filter(None, loaded))
+
+    def get(self, expression: str) -> Any:
+        response = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in response, response
+        return response["result"].get("value")
+
+    def mouse(self, selector: str, number: int = 0, *, click: bool = False) -> None:
+        """Move the mouse to the centre of an element, and click if `click`."""
+        element = f"document.querySelectorAll({selector!r})[{number}]"
+        self.get(f"{element}.scrollIntoView({{block: 'nearest', inline: 'nearest'}})")
+        x, y = self.get(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({element}.getBoundingClientRect())")
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        if click:
+            for kind in ("mousePressed", "mouseReleased"):
+                self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def choose(self, selector: str, value: object) -> None:
+        act = f"e => {{ e.value = {str(value)!r}; e.dispatchEvent(new Event('change')) }}"
+        self.get(f"({act})(document.querySelector({selector!r}))")
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """A browser with its profile in `folder`."""
+    (child_read, write), (read, child_write) = os.pipe(), os.pipe()
+    command = [str(CHROMIUM), *FLAGS.split(), f"--user-data-dir={folder / 'browser'}"]
+
+    def pipes() -> None:  # Chromium uses descriptors 3 and 4, which may be in use here
+        high = [os.dup2(os.dup(child_read), 100), os.dup2(os.dup(child_write), 101)]
+        os.dup2(high[0], 3)
+        os.dup2(high[1], 4)
+
+    process = subprocess.Popen(command, preexec_fn=pipes, close_fds=False, stderr=subprocess.DEVNULL)
+    os.close(child_read)
+    os.close(child_write)
+    timer = threading.Timer(TIMEOUT_SECONDS, process.kill)  # then reading fails
+    timer.start()
+    try:
+        yield Browser(read, write)
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
