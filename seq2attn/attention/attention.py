@@ -1,43 +1,32 @@
 """Attention: scores = score(query, keys); weights = align(scores); context = weights @ values.
 
-Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, T queries, S keys.
-Masks are bool, True where a query may attend to a key, and broadcast to [B, H, T, S].
+Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, G heads of keys and values, T queries, S keys,
+d and v the widths of a head. Masks are bool, True where a query may attend to a key, and broadcast to [B, H, T, S].
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seq2attn.attention.align_functions import AlignmentFunction, GlobalAlignment
-from seq2attn.attention.base import NO_STATE, AttentionComponent, AttentionState, QueryInfo
-from seq2attn.attention.scores import DotScore, ScoreFunction, repeat_kv, split_heads, width_per_head
+from seq2attn.attention.base import NO_STATE, AttentionState, Memory, QueryInfo
+from seq2attn.attention.dispatch import expand_mask, fusable_score, fused_context, prefers_unfused, varlen_context
+from seq2attn.attention.scores import ScoreFunction, repeat_kv, split_heads, width_per_head
 from seq2attn.nn.kernels.linear import Linear
-from seq2attn.nn.kernels.varlen import varlen_attention
 from seq2attn.nn.layers import Dropout
 from seq2attn.nn.packing import SequenceLayout
 
-UNFUSED_MAX_SCORES = 64 * 64
-"""Queries times keys of a sentence up to which training on a CPU is faster without the fused kernel."""
 
+class ValueProjection(NamedTuple):
+    """Widths of the projections of the values and of the context."""
 
-@dataclass(frozen=True)
-class Memory:
-    """Projected keys and values of a batch, and their mask."""
-
-    keys: Tensor  # [B, G, S, d]: G heads of keys and values, usually H
-    values: Tensor  # [B, G, S, v]
-    mask: Tensor | None  # [B, 1, 1, S] or [B or 1, 1, T, S] bool; None: no mask
-    layout: SequenceLayout | None = None  # of sentences that are packed in one row (padding-free)
-    bias: Tensor | None = None  # [B or 1, H, T, S], added to the scores; minus infinity where the mask is False
-
-
-Memories = tuple[Memory, ...]
-"""One `Memory` for each attention of a decoder."""
+    value_dim: int
+    output_dim: int
+    head_dim: int | None = None  # None: the width of the output, divided by the heads
+    bias: bool = True
 
 
 class AttentionOutput(NamedTuple):
@@ -45,8 +34,8 @@ class AttentionOutput(NamedTuple):
 
     context: Tensor  # [N, T, Dv]
     state: AttentionState  # after the last query
-    weights: Tensor | None  # [N, H, T, S], if `need_weights`
-    sample_log_prob: Tensor | None  # [N, T]: weighted log-probability of hard attention's samples
+    weights: Tensor | None = None  # [N, H, T, S], if `need_weights`
+    sample_log_prob: Tensor | None = None  # [N, T]: weighted log-probability of hard attention's samples
 
 
 class Attention(nn.Module):
@@ -57,20 +46,20 @@ class Attention(nn.Module):
         score: ScoreFunction,
         align: AlignmentFunction | None = None,
         *,
-        projection: tuple[int, int] | None = None,
+        projection: ValueProjection | None = None,
         dropout: float = 0.0,
     ) -> None:
-        """`projection`: widths of the values and of the context; None: neither is projected."""
+        """Without a `projection` neither values nor context are projected."""
         super().__init__()
         self.score = score
         self.alignment = align or GlobalAlignment()
         self.value_proj: nn.Module = nn.Identity()
         self.output_proj: nn.Module = nn.Identity()
         if projection is not None:
-            value_dim, output_dim = projection
-            width = score.value_dim or width_per_head(output_dim, score.heads)
-            self.value_proj = Linear(value_dim, width * score.kv_heads, score.has_bias)
-            self.output_proj = Linear(width * score.heads, output_dim, score.has_bias)
+            value_dim, output_dim, head_dim, bias = projection
+            width = head_dim or width_per_head(output_dim, score.heads)
+            self.value_proj = Linear(value_dim, width * score.kv_heads, bias)
+            self.output_proj = Linear(width * score.heads, output_dim, bias)
         self.dropout = Dropout(dropout)
 
     def project_memory(
@@ -94,12 +83,22 @@ class Attention(nn.Module):
 
     def initial_state(self, memory: Memory) -> AttentionState:
         """State before the first target token."""
-        if not (self.score.has_state or self.alignment.has_state):
+        score, alignment = self.score, self.alignment
+        if not (score.has_state or alignment.has_state):
             return NO_STATE
         sentences, _, keys, _ = memory.values.shape
         dtype = torch.promote_types(memory.values.dtype, torch.float32)
-        zeros = memory.values.new_zeros(sentences, self.score.heads, keys, dtype=dtype)
-        return self.score.initial_state(zeros), self.alignment.initial_state(zeros)
+        zeros = memory.values.new_zeros(sentences, score.heads, keys, dtype=dtype)
+        return (
+            score.initial_state(zeros) if score.has_state else None,
+            alignment.initial_state(zeros) if alignment.has_state else None,
+        )
+
+    @property
+    def supports_padding_free(self) -> bool:
+        """True if packed sentences are supported: PyTorch's kernel computes the whole function."""
+        score = fusable_score(self.score, self.alignment)
+        return score is not None and score.relative_embedding is None
 
     def forward(
         self,
@@ -121,7 +120,10 @@ class Attention(nn.Module):
         and values are neither copied nor reordered. With a state the queries are computed one after the other.
         """
         if layout is not None:
-            return self._attend_varlen(query, memory, position, layout, causal=causal)
+            assert self.supports_padding_free
+            q = self.score.project_query(query, position)  # [1, M, Dq] -> [1, H, M, d]
+            context = varlen_context(q, memory, layout, causal=causal, dropout=self.dropout.effective_p())
+            return AttentionOutput(self._join_heads(context, query), NO_STATE)
         if all(part is None for part in state):
             return self._attend(query, memory, position, state, causal=causal, need_weights=need_weights)
         steps: list[AttentionOutput] = []
@@ -141,108 +143,45 @@ class Attention(nn.Module):
         need_weights: bool,
     ) -> AttentionOutput:
         """All queries in one call; a single query if there is a state."""
-        rows, steps, _ = query.shape
-        sentences = memory.keys.size(0)
-        query, position = query.reshape(sentences, -1, query.size(-1)), position.reshape(sentences, -1)
-        score_state, alignment_state = (None if x is None else fold_beams(x, sentences) for x in state)
-        q = self.score.project_query(query, position)
-        info = QueryInfo(query, position, score_state, memory.mask)
-        weights = expected = sample_log_prob = None
-        if self._uses_sdpa() and not need_weights and not prefers_unfused(q, memory.keys):
-            context = self._sdpa(q, memory, info, causal=causal)
-        else:
-            scores = self.score(q, memory.keys, info)
-            scores = scores if memory.bias is None else scores + memory.bias
-            mask = expand_mask(memory, query.size(1), causal=causal)
-            weights = self.alignment(scores, mask, QueryInfo(query, position, alignment_state))
-            expected = self.alignment.expected_weights(scores, mask, weights) if need_weights else None
-            sample_log_prob = self.alignment.sample_log_prob(scores, mask, weights)
-            values = repeat_kv(memory.values, self.score.heads)
-            context = self.dropout(weights).to(values.dtype) @ values
-        context = self.output_proj(context.transpose(1, 2).flatten(2)).reshape(rows, steps, -1)
+        rows, sentences = query.size(0), memory.keys.size(0)
+        folded = query.reshape(sentences, -1, query.size(-1))  # [B*K, T, Dq] -> [B, K*T, Dq]
+        folded_position = position.reshape(sentences, -1)  # [B*K, T] -> [B, K*T]
+        states = (None if part is None else fold_beams(part, sentences) for part in state)
+        info = QueryInfo(folded, folded_position, memory.mask, *states)
+        q = self.score.project_query(folded, folded_position)  # [B, K*T, Dq] -> [B, H, K*T, d]
+        dot_score = fusable_score(self.score, self.alignment)
+        if dot_score is not None and not need_weights and not prefers_unfused(q, memory.keys):
+            dropout = self.dropout.effective_p()
+            context = fused_context(dot_score, q, memory, info, causal=causal, dropout=dropout)
+            return AttentionOutput(self._join_heads(context, query), state)
+        scores = self.score(q, memory.keys, info)  # [B, H, K*T, S]
+        scores = scores if memory.bias is None else scores + memory.bias
+        mask = expand_mask(memory, folded.size(1), causal=causal)
+        weights = self.alignment(scores, mask, info)  # [B, H, K*T, S]
+        expected = self.alignment.expected_weights(scores, mask, weights) if need_weights else None
+        sample_log_prob = self.alignment.sample_log_prob(scores, mask, weights)
+        values = repeat_kv(memory.values, self.score.heads)  # [B, G, S, v] -> [B, H, S, v]
+        context = self.dropout(weights).to(values.dtype) @ values  # [B, H, K*T, v]
         return AttentionOutput(
-            context,
-            state if weights is None else self._update_state(state, weights),
+            self._join_heads(context, query),
+            self._update_state(state, weights),
             None if expected is None else unfold_beams(expected, rows),
-            None if sample_log_prob is None else sample_log_prob.sum(1).reshape(rows, steps),
+            None if sample_log_prob is None else sample_log_prob.sum(1).reshape(query.shape[:2]),
         )
 
-    def _attend_varlen(
-        self, query: Tensor, memory: Memory, position: Tensor, layout: SequenceLayout, *, causal: bool
-    ) -> AttentionOutput:
-        """All queries [1, M, Dq] of packed sentences, each to its own sentence."""
-        assert self.supports_padding_free and memory.layout is not None
-        q, heads = self.score.project_query(query, position), self.score.heads
-        keys, values = repeat_kv(memory.keys, heads), repeat_kv(memory.values, heads)
-        dropout, padded = self.dropout.effective_p(), q.device.type == "cpu"
-        context = varlen_attention(
-            q, keys, values, layout, memory.layout, causal=causal, bias=memory.bias, dropout=dropout, padded=padded
-        )
-        return AttentionOutput(self.output_proj(context.transpose(1, 2).flatten(2)), NO_STATE, None, None)
-
-    @property
-    def supports_padding_free(self) -> bool:
-        """True if packed sentences are supported: PyTorch's kernel computes the whole function."""
-        return isinstance(self.score, DotScore) and self._uses_sdpa() and type(self.score).bias is DotScore.bias
-
-    def _sdpa(self, q: Tensor, memory: Memory, info: QueryInfo, *, causal: bool) -> Tensor:
-        """The context [B, H, T, v] by `scaled_dot_product_attention`, which returns no weights."""
-        assert isinstance(self.score, DotScore)
-        mask, bias = memory.mask, self.score.bias(q, memory.keys, info)
-        if bias is not None:
-            if mask is not None or causal:
-                bias = bias.masked_fill(~expand_mask(memory, q.size(2), causal=causal), -torch.inf)
-            mask, causal = bias, False
-        elif memory.bias is not None:
-            mask, causal = memory.bias.to(q.dtype), False
-        dropout, keys, values = self.dropout.effective_p(), memory.keys, memory.values
-        is_grouped = self.score.kv_heads < self.score.heads
-        if is_grouped and mask is not None and q.device.type != "cpu":
-            return attend_in_groups(q, keys, values, mask, dropout)
-        return F.scaled_dot_product_attention(q, keys, values, mask, dropout, is_causal=causal, enable_gqa=is_grouped)
+    def _join_heads(self, context: Tensor, query: Tensor) -> Tensor:
+        """Context [B, H, K*T, v] of `query` [B*K, T, Dq] -> [B*K, T, Dv]"""
+        return self.output_proj(context.transpose(1, 2).flatten(2)).reshape(*query.shape[:2], -1)
 
     def _update_state(self, state: AttentionState, weights: Tensor) -> AttentionState:
         """State and weights [B, H, K, S] of one query of each row -> the next state."""
-        components: tuple[AttentionComponent, ...] = (self.score, self.alignment)
-        score_state, alignment_state = (
-            None if x is None else component.update_state(x, unfold_beams(weights, x.size(0)).squeeze(2))
-            for component, x in zip(components, state, strict=True)
-        )
+        score_state, alignment_state = state
+        if score_state is not None:
+            score_state = self.score.update_state(score_state, unfold_beams(weights, len(score_state)).squeeze(2))
+        if alignment_state is not None:
+            alignment_weights = unfold_beams(weights, len(alignment_state)).squeeze(2)
+            alignment_state = self.alignment.update_state(alignment_state, alignment_weights)
         return score_state, alignment_state
-
-    def _uses_sdpa(self) -> bool:
-        """True if `scaled_dot_product_attention` computes the same function."""
-        score, is_global = self.score, type(self.alignment) is GlobalAlignment
-        is_dot = isinstance(score, DotScore) and type(score).forward is DotScore.forward and score.scaled
-        return is_dot and is_global and not score.has_state  # which needs the weights
-
-
-def expand_mask(memory: Memory, queries: int, *, causal: bool) -> Tensor:
-    """The mask of the memory; of ones, or lower triangular if `causal`, where it has none."""
-    if memory.mask is not None:
-        return memory.mask
-    keys = memory.keys.size(2)
-    mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=memory.keys.device)
-    return mask.tril() if causal else mask
-
-
-def prefers_unfused(q: Tensor, k: Tensor) -> bool:
-    """True for training on a CPU with few scores, where plain matrix products are faster than the fused kernel."""
-    return q.device.type == "cpu" and torch.is_grad_enabled() and q.size(2) * k.size(2) <= UNFUSED_MAX_SCORES
-
-
-def attend_in_groups(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout: float) -> Tensor:
-    """[B, H, T, d], [B, G, S, d], [B, G, S, v], mask or bias [B or 1, H or 1, T or 1, S] -> the context [B, H, T, v].
-
-    The heads of a group are folded into its queries. PyTorch's CUDA kernels support grouped heads or a mask; with
-    both it falls back to a kernel that materializes the weights.
-    """
-    groups, heads = k.size(1), q.size(1)
-    if mask.size(1) * mask.size(2) > 1:
-        mask = mask.expand(-1, heads, q.size(2), -1).unflatten(1, (groups, -1)).flatten(2, 3)
-    folded = q.unflatten(1, (groups, -1)).flatten(2, 3)
-    context = F.scaled_dot_product_attention(folded, k, v, mask, dropout)
-    return context.unflatten(2, (heads // groups, -1)).flatten(1, 2)
 
 
 def fold_beams(state: Tensor, sentences: int) -> Tensor:

@@ -12,7 +12,7 @@ from seq2attn.attention.align_functions import (
     LocalMonotonicAlignmentConfig,
     LocalPredictiveAlignmentConfig,
 )
-from seq2attn.attention.attention import Attention
+from seq2attn.attention.attention import Attention, ValueProjection
 from seq2attn.attention.coverage import CoverageScoreConfig
 from seq2attn.attention.entmax import EntmaxAlignmentConfig
 from seq2attn.attention.hard import GumbelAlignmentConfig, ReinforceAlignmentConfig
@@ -79,9 +79,11 @@ class AttentionConfig(Config):
         Raises ValueError when they do not divide that width.
         """
         score = self.score.build(query_dim, key_dim)
-        if output_dim is None and score.heads > 1:
-            output_dim = value_dim
-        projection = None if output_dim is None else (value_dim, output_dim)
+        projection = None
+        if isinstance(self.score, MultiHeadScoreConfig):
+            projection = ValueProjection(value_dim, output_dim or value_dim, self.score.head_dim, self.score.bias)
+        elif output_dim is not None or score.heads > 1:
+            projection = ValueProjection(value_dim, output_dim or value_dim)
         return Attention(score, self.align.build(query_dim), projection=projection, dropout=self.dropout)
 
 

@@ -1,36 +1,52 @@
-"""Base class of scores and alignment functions, and the state that they keep between target tokens.
+"""Base class of scores and alignment functions, what they get, and the state that they keep between target tokens.
 
-Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, T queries, S keys.
+Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, G heads of keys, T queries, S keys.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
+
+from seq2attn.nn.packing import SequenceLayout
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Projected keys and values of a batch, and their mask."""
+
+    keys: Tensor  # [B, G, S, d]: G heads of keys and values, usually H
+    values: Tensor  # [B, G, S, v]
+    mask: Tensor | None  # [B, 1, 1, S] or [B or 1, 1, T, S] bool; None: no mask
+    layout: SequenceLayout | None = None  # of sentences that are packed in one row (padding-free)
+    bias: Tensor | None = None  # [B or 1, H, T, S], added to the scores; minus infinity where the mask is False
+
+
+Memories = tuple[Memory, ...]
+"""One `Memory` for each attention of a decoder."""
 
 
 @dataclass(frozen=True)
 class QueryInfo:
-    """Information about the queries beyond their projections."""
+    """The queries of a call beyond their projections."""
 
     query: Tensor  # [B, T, Dq], not projected
     position: Tensor  # [B, T]: number of target tokens before each query
-    state: Tensor | None = None  # [B, H, T, S]: state of the score or the alignment function
     mask: Tensor | None = None  # [B, 1, 1 or T, S]: True where a key may be attended to; None: everywhere
+    score_state: Tensor | None = None  # [B, H, T, S]: state of the score, if it has one
+    alignment_state: Tensor | None = None  # [B, H, T, S]: state of the alignment function, if it has one
 
 
 class AttentionComponent(nn.Module):
     """A score or an alignment function. Most are stateless; the others define an initial state and its update."""
 
-    @property
-    def has_state(self) -> bool:
-        """True if the class defines an initial state."""
-        return type(self).initial_state is not AttentionComponent.initial_state
+    has_state: ClassVar[bool] = False
 
-    def initial_state(self, zeros: Tensor) -> Tensor | None:
-        """Zeros [N, H, S] -> the state before the first target token [N, H, S]; None if there is no state."""
-        return None
+    def initial_state(self, zeros: Tensor) -> Tensor:
+        """Zeros [N, H, S] -> the state before the first target token [N, H, S]."""
+        raise NotImplementedError(f"{type(self).__name__} has no state")
 
     def update_state(self, state: Tensor, weights: Tensor) -> Tensor:
         """State and attention weights of one target token, each [N, H, S] -> the next state [N, H, S]."""

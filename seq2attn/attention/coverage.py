@@ -27,6 +27,8 @@ class CoverageScore(AdditiveScore):
     expected number of target tokens that it aligns to. The scores of a target token depend on the weights before it.
     """
 
+    has_state = True
+
     def __init__(self, query_dim: int, key_dim: int, dim: int, heads: int, max_fertility: float) -> None:
         super().__init__(query_dim, key_dim, dim, heads)
         self.max_fertility = max_fertility
@@ -49,8 +51,8 @@ class CoverageScore(AdditiveScore):
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d + 1] -> [B, H, T, S]"""
-        assert info.state is not None, "coverage needs the state after the previous token"
-        coverage = info.state.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
+        assert info.score_state is not None, "coverage needs the state after the previous token"
+        coverage = info.score_state.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
         hidden = q.unsqueeze(-2) + k[..., :-1].unsqueeze(-3) + coverage.unsqueeze(-1) * self.z
         return (torch.tanh(hidden) @ self.v.unsqueeze(-1)).squeeze(-1)
 

@@ -25,6 +25,8 @@ class MonotonicAlignment(AlignmentFunction):
     row sums to 1, where in the paper the rest is lost.
     """
 
+    has_state = True
+
     def __init__(self, sigmoid_noise: float, score_bias: float) -> None:
         super().__init__()
         self.sigmoid_noise = sigmoid_noise
@@ -39,17 +41,17 @@ class MonotonicAlignment(AlignmentFunction):
         return weights.to(state.dtype)
 
     def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
-        """scores [B, H, T, S], mask -> weights [B, H, T, S], given the last position in `info.state`"""
-        assert info.state is not None, "monotonic attention needs the state of the steps before"
-        scores = scores.to(info.state.dtype) + self.score_bias
+        """scores [B, H, T, S], mask -> weights [B, H, T, S], given the last position in `info.alignment_state`"""
+        assert info.alignment_state is not None, "monotonic attention needs the state of the steps before"
+        scores = scores.to(info.alignment_state.dtype) + self.score_bias
         is_last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
         if not self.training:
-            candidates = ((scores > 0) | is_last) & mask & (info.state.cumsum(-1) > 0.5)
+            candidates = ((scores > 0) | is_last) & mask & (info.alignment_state.cumsum(-1) > 0.5)
             is_first = candidates & (candidates.cumsum(-1) == 1)  # from the last position on
-            return is_first.to(info.state.dtype)
+            return is_first.to(info.alignment_state.dtype)
         if self.sigmoid_noise:
             scores = scores + self.sigmoid_noise * torch.randn_like(scores)
-        return expected_alignment(scores, mask, is_last, info.state)
+        return expected_alignment(scores, mask, is_last, info.alignment_state)
 
 
 class MonotonicAlignmentConfig(Config):

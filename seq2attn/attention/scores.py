@@ -18,6 +18,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.attention.base import AttentionComponent, QueryInfo
+from seq2attn.attention.relative_positions import RelativePositionEmbedding, apply_rotary
 from seq2attn.config.base import Config, FieldError
 from seq2attn.nn.kernels.additive import additive_scores
 from seq2attn.nn.kernels.linear import Linear
@@ -28,11 +29,6 @@ class ScoreFunction(AttentionComponent, ABC):
 
     Positions are counted from 0; most scores ignore them.
     """
-
-    value_dim: int | None = None
-    """Width of a head of the values; None: its share of the context's width."""
-    has_bias = True
-    """Whether the projections of the values and the context have biases."""
 
     def __init__(
         self,
@@ -62,7 +58,11 @@ class ScoreFunction(AttentionComponent, ABC):
 
 
 class DotScore(ScoreFunction):
-    """q . k (Luong et al. 2015, section 3.1, dot); divided by sqrt(d) when scaled (Vaswani et al. 2017, eq. 1)."""
+    """q . k (Luong et al. 2015, section 3.1, dot); divided by sqrt(d) when scaled (Vaswani et al. 2017, eq. 1).
+
+    Between projected queries and keys it is the score of multi-head attention, W q . U k; with W alone for the keys it
+    is Luong's general, q W k. Positions are those of self-attention: `rotary`, or a `relative_embedding`.
+    """
 
     def __init__(
         self,
@@ -72,13 +72,27 @@ class DotScore(ScoreFunction):
         scaled: bool = False,
         query_proj: nn.Module | None = None,
         key_proj: nn.Module | None = None,
+        rotary: bool = False,
+        relative_embedding: RelativePositionEmbedding | None = None,
     ) -> None:
         super().__init__(heads, kv_heads, query_proj=query_proj, key_proj=key_proj)
         self.scaled = scaled
+        self.rotary = rotary
+        self.relative_embedding = relative_embedding
+
+    def project_query(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, T, Dq], at positions [B, T] -> [B, H, T, d]"""
+        q = super().project_query(x, position)
+        return apply_rotary(q, position) if self.rotary else q
+
+    def project_key(self, x: Tensor, position: Tensor) -> Tensor:
+        """[B, S, Dk], at positions [B, S] -> [B, G, S, d]"""
+        k = super().project_key(x, position)
+        return apply_rotary(k, position) if self.rotary else k
 
     def bias(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor | None:
         """A term [B, H, T, S] that is added to the dot products; None without one."""
-        return None
+        return None if self.relative_embedding is None else self.relative_embedding.bias(q, k.size(-2), info)
 
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, G, S, d] -> [B, H, T, S]"""
@@ -105,17 +119,6 @@ class DotScoreConfig(Config):
         return DotScore(self.heads, scaled=self.scaled)
 
 
-class GeneralScore(DotScore):
-    """q W k (Luong et al. 2015, section 3.1, general); W projects the keys, once per sentence.
-
-    Divided by sqrt(d) when scaled: otherwise one step of Adam changes the scores in proportion to the width.
-    """
-
-    def __init__(self, query_dim: int, key_dim: int, heads: int, *, scaled: bool) -> None:
-        width_per_head(query_dim, heads)
-        super().__init__(heads, scaled=scaled, key_proj=Linear(key_dim, query_dim, bias=False))
-
-
 class GeneralScoreConfig(Config):
     """Bilinear form."""
 
@@ -125,9 +128,14 @@ class GeneralScoreConfig(Config):
     heads: PositiveInt = 1
     """Number of heads; must divide the width of the query."""
 
-    def build(self, query_dim: int, key_dim: int) -> GeneralScore:
-        """Raises ValueError when the heads do not divide `query_dim`."""
-        return GeneralScore(query_dim, key_dim, self.heads, scaled=self.scaled)
+    def build(self, query_dim: int, key_dim: int) -> DotScore:
+        """q W k (Luong et al. 2015, section 3.1, general); W projects the keys, once per sentence.
+
+        Divided by sqrt(d) when scaled: otherwise one step of Adam changes the scores in proportion to the width.
+        Raises ValueError when the heads do not divide `query_dim`.
+        """
+        width_per_head(query_dim, self.heads)
+        return DotScore(self.heads, scaled=self.scaled, key_proj=Linear(key_dim, query_dim, bias=False))
 
 
 class CosineScore(ScoreFunction):
@@ -204,33 +212,6 @@ class AdditiveScoreConfig(Config):
         return AdditiveScore(query_dim, key_dim, self.dim, self.heads)
 
 
-class MultiHeadScore(DotScore):
-    """(W q) . (U k) / sqrt(d) in every head: Vaswani et al. 2017, section 3.2.2.
-
-    With fewer `kv_heads` than heads, each head of keys and values serves heads / kv_heads heads of the query
-    (grouped-query attention, Ainslie et al. 2023, section 2.2), which makes the KV cache smaller.
-    """
-
-    query_proj: Linear
-    key_proj: Linear
-
-    def __init__(
-        self,
-        query_dim: int,
-        key_dim: int,
-        heads: int,
-        kv_heads: int | None = None,
-        head_dim: int | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        width = head_dim or width_per_head(query_dim, heads)
-        query_proj = Linear(query_dim, width * heads, bias)
-        key_proj = Linear(key_dim, width * (kv_heads or heads), bias)
-        super().__init__(heads, kv_heads, scaled=True, query_proj=query_proj, key_proj=key_proj)
-        self.head_dim, self.value_dim, self.has_bias = width, head_dim, bias
-
-
 def check_kv_heads(kv_heads: int | None, heads: int) -> list[FieldError]:
     """Rule of a config: the heads of keys and values divide those of the query."""
     if kv_heads is None or heads % kv_heads == 0:
@@ -253,9 +234,28 @@ class MultiHeadScoreConfig(Config):
     bias: bool = True
     """Biases of the projections, those of values and context too."""
 
-    def build(self, query_dim: int, key_dim: int) -> MultiHeadScore:
-        """Raises ValueError when the heads do not divide `query_dim`, and there is no `head_dim`."""
-        return MultiHeadScore(query_dim, key_dim, self.heads, self.kv_heads, self.head_dim, bias=self.bias)
+    def build(self, query_dim: int, key_dim: int, *, rotary: bool = False, max_distance: int | None = None) -> DotScore:
+        """(W q) . (U k) / sqrt(d) in every head: Vaswani et al. 2017, section 3.2.2.
+
+        With fewer `kv_heads` than heads, each head of keys and values serves heads / kv_heads heads of the query
+        (grouped-query attention, Ainslie et al. 2023, section 2.2), which makes the KV cache smaller. `rotary`,
+        `max_distance`: positions of self-attention, by rotation or by learned distances.
+
+        Raises ValueError when the heads do not divide `query_dim`, and there is no `head_dim`, or for rotary heads of
+        an odd width.
+        """
+        width = self.head_dim or width_per_head(query_dim, self.heads)
+        if rotary and width % 2:
+            raise ValueError(f"rotary positions need heads of an even width, not {width}")
+        return DotScore(
+            self.heads,
+            self.kv_heads,
+            scaled=True,
+            query_proj=Linear(query_dim, width * self.heads, self.bias),
+            key_proj=Linear(key_dim, width * (self.kv_heads or self.heads), self.bias),
+            rotary=rotary,
+            relative_embedding=None if max_distance is None else RelativePositionEmbedding(max_distance, width),
+        )
 
 
 def width_per_head(dim: int, heads: int) -> int:

@@ -18,7 +18,8 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from seq2attn.attention.attention import AttentionOutput, Memories
+from seq2attn.attention.attention import AttentionOutput
+from seq2attn.attention.base import Memories
 from seq2attn.encoders.base import EncoderOutput
 
 State = TypeVar("State")

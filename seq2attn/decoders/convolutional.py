@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from seq2attn.attention.attention import Attention, AttentionOutput, Memories, Memory
+from seq2attn.attention.attention import Attention, AttentionOutput
 from seq2attn.attention.attention_config import AttentionConfig, default_score
-from seq2attn.attention.base import AttentionState
+from seq2attn.attention.base import AttentionState, Memories, Memory
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.convolutional import SQRT_HALF, ConvolutionalConfig

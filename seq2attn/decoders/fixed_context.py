@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from seq2attn.attention.attention import Memories, Memory
+from seq2attn.attention.base import Memories, Memory
 from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.decoders.bridge import Bridge, RecurrentDecoderBaseConfig
 from seq2attn.encoders.base import Encoder, EncoderOutput

@@ -9,9 +9,9 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention.attention import Attention
-from seq2attn.attention.relative_positions import RelativePositionBias, RelativePositionScore, RotaryScore
-from seq2attn.attention.scores import MultiHeadScore, check_kv_heads
+from seq2attn.attention.attention import Attention, ValueProjection
+from seq2attn.attention.relative_positions import RelativePositionBias
+from seq2attn.attention.scores import MultiHeadScoreConfig, check_kv_heads
 from seq2attn.config.base import Config, FieldError, NumLayers, Rule
 from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
 from seq2attn.nn.initialization import initialize_parameters
@@ -170,15 +170,13 @@ class TransformerConfig(TransformerLayersConfig):
 
     def build_self_attention(self, dim: int) -> Attention:
         """Self-attention of width `dim`. Raises ValueError when the heads do not divide `dim`."""
-        heads, kv_heads, head_dim, bias = self.heads, self.kv_heads, self.head_dim, self.bias
-        score: MultiHeadScore
-        if self.position_encoding == "relative":
-            score = RelativePositionScore(dim, heads, kv_heads, self._max_distance, head_dim, bias=bias)
-        elif self.position_encoding == "rotary":
-            score = RotaryScore(dim, heads, kv_heads, head_dim, bias=bias)
-        else:
-            score = MultiHeadScore(dim, dim, heads, kv_heads, head_dim, bias=bias)
-        return Attention(score, projection=(dim, dim), dropout=self.attention_dropout)
+        config = MultiHeadScoreConfig(
+            kind="multi-head", heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim, bias=self.bias
+        )
+        max_distance = self._max_distance if self.position_encoding == "relative" else None
+        score = config.build(dim, dim, rotary=self.position_encoding == "rotary", max_distance=max_distance)
+        projection = ValueProjection(dim, dim, self.head_dim, self.bias)
+        return Attention(score, projection=projection, dropout=self.attention_dropout)
 
     def build_position_bias(self, *, bidirectional: bool) -> RelativePositionBias | None:
         """Term of the scores of all layers; None for other positions than relative-bias."""

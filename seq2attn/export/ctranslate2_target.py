@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from seq2attn.attention.relative_positions import RelativePositionScore
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig, TransformerDecoderLayer
 from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig
@@ -100,7 +99,7 @@ def _fill_self_attention(spec: Spec, attention: Any, norm: nn.Module) -> None:
     _fill_linear(spec.linear[0], score.query_proj, score.key_proj, attention.value_proj)
     _fill_linear(spec.linear[1], attention.output_proj)
     _fill_norm(spec.layer_norm, norm)
-    if isinstance(score, RelativePositionScore):  # our values have no position vectors
+    if score.relative_embedding is not None:  # our values have no position vectors
         spec.relative_position_keys = score.relative_embedding.weight
         spec.relative_position_values = torch.zeros_like(score.relative_embedding.weight)
 
@@ -111,7 +110,7 @@ def _fill_cross_attention(spec: Spec, attention: Any, norm: nn.Module) -> None:
     _fill_linear(spec.linear[1], score.key_proj, attention.value_proj)
     _fill_linear(spec.linear[2], attention.output_proj)
     spec.num_heads_kv = np.int32(score.kv_heads)  # may differ from self-attention
-    spec.head_dim = np.int32(score.head_dim)
+    spec.head_dim = np.int32(score.key_proj.out_features // score.kv_heads)
     _fill_norm(spec.layer_norm, norm)
 
 

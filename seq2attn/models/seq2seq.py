@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from seq2attn.attention.attention import Memories
+from seq2attn.attention.base import Memories
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.encoders.base import Encoder, EncoderOutput

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from seq2attn.attention.attention import attend_in_groups
+from seq2attn.attention.dispatch import attend_in_groups
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.nn.kernels.additive import additive_scores
 from seq2attn.nn.kernels.cross_entropy import linear_cross_entropy

@@ -7,14 +7,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pydantic import TypeAdapter
+from torch import nn
 
 from seq2attn.attention.align_functions import LocalPredictiveAlignment, masked_softmax
-from seq2attn.attention.attention import Attention, attend_in_groups
+from seq2attn.attention.attention import Attention, ValueProjection
 from seq2attn.attention.attention_config import AlignmentFunctionConfig, AttentionConfig
 from seq2attn.attention.base import QueryInfo
+from seq2attn.attention.dispatch import attend_in_groups
 from seq2attn.attention.entmax import masked_entmax
-from seq2attn.attention.relative_positions import RelativePositionScore, RotaryScore
-from seq2attn.attention.scores import DotScore, MultiHeadScore
+from seq2attn.attention.scores import DotScore, MultiHeadScoreConfig
 from seq2attn.decoders.recurrent import BAHDANAU_WIRING, LUONG_WIRING
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
@@ -65,18 +66,21 @@ def test_the_gradient_of_entmax(alpha):
 
 
 SELF_ATTENTION = {
-    "relative": lambda: RelativePositionScore(QUERY, 4, None, 2),
-    "relative, grouped": lambda: RelativePositionScore(QUERY, 4, 2, 2),
-    "rotary": lambda: RotaryScore(QUERY, 4),
+    "relative": (None, {"max_distance": 2}),
+    "relative, grouped": (2, {"max_distance": 2}),
+    "rotary": (None, {"rotary": True}),
 }
 
 
 @pytest.mark.parametrize("name", ["scaled-dot", "general-4-heads", "multi-head-2-groups", *SELF_ATTENTION])
 @pytest.mark.parametrize("hypotheses", [1, 3])
 def test_fused_attention_is_the_formula(name, hypotheses, monkeypatch):
-    monkeypatch.setattr("seq2attn.attention.attention.UNFUSED_MAX_SCORES", 0)
+    monkeypatch.setattr("seq2attn.attention.dispatch.UNFUSED_MAX_SCORES", 0)
     if name in SELF_ATTENTION:
-        attention = shuffled(Attention(SELF_ATTENTION[name](), projection=(VALUE, 8)))
+        kv_heads, positions = SELF_ATTENTION[name]
+        config = MultiHeadScoreConfig(kind="multi-head", heads=4, kv_heads=kv_heads)
+        score = config.build(QUERY, QUERY, **positions)
+        attention = shuffled(Attention(score, projection=ValueProjection(VALUE, 8)))
     else:
         attention = build(name)
     _, keys, values, mask, _ = inputs(QUERY if name in SELF_ATTENTION else key_dim(name))
@@ -101,11 +105,12 @@ def test_fused_attention_is_the_formula(name, hypotheses, monkeypatch):
 
 @torch.no_grad()
 def test_a_score_derived_from_a_fused_one_is_not_fused():
-    class SharpScore(MultiHeadScore):
+    class SharpScore(DotScore):
         def forward(self, q, k, info):
             return 3 * super().forward(q, k, info)
 
-    attention = shuffled(Attention(SharpScore(QUERY, KEY, 2), projection=(VALUE, 8))).eval()
+    score = SharpScore(2, scaled=True, key_proj=nn.Linear(KEY, QUERY))
+    attention = shuffled(Attention(score, projection=ValueProjection(VALUE, 8))).eval()
     query, keys, values, mask, position = inputs()
     memory = attention.project_memory(keys, values, mask)
     formula = attention(query, memory, position, need_weights=True)
@@ -115,7 +120,9 @@ def test_a_score_derived_from_a_fused_one_is_not_fused():
 def test_a_score_with_a_state_is_not_fused():
     """Its state is a sum of weights, which a fused kernel does not return."""
 
-    class RepulsiveScore(MultiHeadScore):
+    class RepulsiveScore(DotScore):
+        has_state = True
+
         def initial_state(self, zeros):
             return zeros
 
@@ -123,9 +130,10 @@ def test_a_score_with_a_state_is_not_fused():
             return state + weights
 
         def bias(self, q, k, info):
-            return -5 * info.state
+            return -5 * info.score_state
 
-    attention = shuffled(Attention(RepulsiveScore(QUERY, KEY, 2), projection=(VALUE, 8))).eval()
+    score = RepulsiveScore(2, scaled=True, key_proj=nn.Linear(KEY, QUERY))
+    attention = shuffled(Attention(score, projection=ValueProjection(VALUE, 8))).eval()
     query, keys, values, mask, position = inputs()
     memory = attention.project_memory(keys, values, mask)
     outputs = []
@@ -155,7 +163,8 @@ def test_a_gpu_kernel_gets_grouped_heads_or_a_mask_but_not_both(monkeypatch):
     calls, attend = [], F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **o: calls.append((a, o)) or attend(*a, **o))
     with torch.device("meta"):
-        attention = Attention(MultiHeadScore(8, 8, 4, 2), projection=(8, 8))
+        score = MultiHeadScoreConfig(kind="multi-head", heads=4, kv_heads=2).build(8, 8)
+        attention = Attention(score, projection=ValueProjection(8, 8))
         embedded, position = torch.zeros(B, T, 8), torch.zeros(B, T, dtype=torch.long)
         memory = attention.project_memory(embedded, embedded, torch.ones(B, T, dtype=torch.bool))
     assert attention(embedded, memory, position).context.shape == (B, T, 8)
@@ -172,9 +181,10 @@ def test_a_row_without_tokens_gets_no_weight_and_no_nan(name, training):
     mask = mask.clone()
     mask[1] = False
     scores = rand(B, 2, T, S, seed=3).requires_grad_()
-    initial = align.initial_state(scores.new_zeros(B, 2, S))
-    state = None if initial is None else initial.unsqueeze(2).expand(-1, -1, T, -1)
-    weights = align(scores, mask[:, None, None], QueryInfo(query, position, state))
+    state = None
+    if align.has_state:
+        state = align.initial_state(scores.new_zeros(B, 2, S)).unsqueeze(2).expand(-1, -1, T, -1)
+    weights = align(scores, mask[:, None, None], QueryInfo(query, position, alignment_state=state))
     assert (weights[1] == 0).all()
     (weights.pow(2).sum() + 0 * scores.sum()).backward()
     assert scores.grad.isfinite().all()

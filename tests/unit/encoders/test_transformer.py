@@ -7,7 +7,8 @@ from transformers.models.llama.modeling_llama import LlamaConfig, LlamaDecoderLa
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.relative_positions import RelativePositionBias, RelativePositionScore
+from seq2attn.attention.relative_positions import RelativePositionBias
+from seq2attn.attention.scores import MultiHeadScoreConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.transformer import TransformerEncoderConfig
@@ -66,7 +67,8 @@ def test_the_order_of_the_tokens_matters(kind):
 def test_relative_scores_are_their_formula(kv_heads):
     """Shaw et al. 2018, eq. 4: each key has a vector for its distance from the query."""
     most, x = 2, rand(3, TOKENS, DIM)
-    score = shuffled(RelativePositionScore(DIM, HEADS, kv_heads, most))
+    config = MultiHeadScoreConfig(kind="multi-head", heads=HEADS, kv_heads=kv_heads)
+    score = shuffled(config.build(DIM, DIM, max_distance=most))
     q, k = (project(x, POSITIONS) for project in (score.project_query, score.project_key))
     scores = score(q, k, QueryInfo(x, POSITIONS))
     vectors, (q, k) = score.relative_embedding.weight.detach().numpy(), (y.detach().numpy() for y in (q, k))

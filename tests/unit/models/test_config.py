@@ -7,7 +7,6 @@ from torch import nn
 
 import seq2attn
 from seq2attn.attention.attention_config import AttentionConfig
-from seq2attn.attention.relative_positions import RotaryScore
 from seq2attn.attention.scores import MultiHeadScoreConfig, ScoreFunction
 from seq2attn.models import ModelConfig, build_model
 
@@ -151,4 +150,4 @@ def test_components_check_their_heads():
     with pytest.raises(ValueError, match="heads do not divide the width"):
         AttentionConfig.model_validate({"score": {"kind": "additive", "dim": 6, "heads": 3}}).build(8, 8, 8)
     with pytest.raises(ValueError, match="rotary positions need heads of an even width"):
-        RotaryScore(9, 3)
+        MultiHeadScoreConfig(kind="multi-head", heads=3).build(9, 9, rotary=True)
