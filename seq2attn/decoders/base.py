@@ -1,6 +1,6 @@
 """Base class of decoders: one method decodes any number of target tokens, so training and search run the same code.
 
-    hidden, state, weights, _ = decoder(embedded, state, memory)
+    output = decoder(embedded, state, memory)
 
 decodes embedded target tokens [N, T, E] after those in `state`: T is the whole target in training (teacher forcing), 1
 in search, the prefix in forced decoding. Decoding in several calls gives the same output as in one call. Every tensor

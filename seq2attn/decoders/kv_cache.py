@@ -9,7 +9,7 @@ per row, C entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -61,8 +61,8 @@ class KVCache(SharedState):
     visibility: Tensor | None = None  # [N, C] bool; None where rows are sentences: all
     buffer: CacheBuffer | None = None  # of which `layers` are views
 
-    def extend(self, steps: int) -> CacheUpdate:
-        """Start an update with `steps` tokens of each row."""
+    def extend(self, steps: int) -> list[CachedLayer]:
+        """Start an update with `steps` tokens of each row: each decoder layer appends its keys and values in turn."""
         keys = self.layers[0][0]
         sentences, _, entries, _ = keys.shape
         new = steps * (1 if self.visibility is None else self.visibility.size(0) // sentences)
@@ -73,7 +73,12 @@ class KVCache(SharedState):
             if buffer is None or not buffer.has_room(entries, new):
                 buffer = CacheBuffer.allocate(self.layers, new)
             buffer.length = entries + new
-        return CacheUpdate(self.layers, buffer, mask, visibility, causal=not entries and mask is None)
+        shared = mask, visibility, not entries and mask is None, buffer
+        return [CachedLayer(layer, number, *shared) for number, layer in enumerate(self.layers)]
+
+    def finish(self, layers: Sequence[CachedLayer]) -> KVCache:
+        """The cache after the update of all layers."""
+        return KVCache(tuple(layer.entries for layer in layers), layers[0].visibility, layers[0].buffer)
 
     def _masks(self, steps: int) -> tuple[Tensor | None, Tensor | None]:
         """Mask of the new tokens, [B or 1, 1, K*T, C + K*T] or None for all, and the visibility after them."""
@@ -138,31 +143,33 @@ class KVCache(SharedState):
 
 
 @dataclass(frozen=True)
-class CacheUpdate:
-    """An update in progress: each decoder layer appends its new keys and values in turn."""
+class CachedLayer:
+    """Entries of one layer during an update, and how the new tokens attend to them and to each other."""
 
-    old_layers: tuple[KeyValue, ...]
-    buffer: CacheBuffer | None
+    entries: KeyValue
+    number: int  # of the layer
     mask: Tensor | None  # [B or 1, 1, K*T, C + K*T], of the new tokens; None: all, or `causal`
-    visibility: Tensor | None
-    causal: bool  # the cache is empty: each token attends to those up to itself
+    visibility: Tensor | None  # after the update
+    causal: bool  # there were no entries: each token attends to those up to itself
+    buffer: CacheBuffer | None = None
+    index: Tensor | None = None  # [K]: of the new entries in a cache of fixed capacity
 
-    def update_layer(self, index: int, new: KeyValue) -> KeyValue:
-        """Entries of one layer, with the new ones [B, G, K*T, d]."""
-        old = self.old_layers[index]
-        entries, more = old[0].size(2), new[0].size(2)
+    def append(self, new: KeyValue) -> CachedLayer:
+        """The layer with the new entries [B, G, K*T, d]."""
+        keys, values = self.entries
+        entries, more = keys.size(2), new[0].size(2)
+        if self.index is not None:
+            for target, source in zip(self.entries, new, strict=True):
+                target.index_copy_(2, self.index, source.to(target.dtype))
+            return self
         if not entries:
-            return new
+            return replace(self, entries=new)
         if self.buffer is None:
-            return torch.cat([old[0], new[0]], 2), torch.cat([old[1], new[1]], 2)
-        keys, values = self.buffer.layers[index]
+            return replace(self, entries=(torch.cat([keys, new[0]], 2), torch.cat([values, new[1]], 2)))
+        keys, values = self.buffer.layers[self.number]
         for target, source in ((keys, new[0]), (values, new[1])):
             target.narrow(2, entries, more).copy_(source)
-        return keys.narrow(2, 0, entries + more), values.narrow(2, 0, entries + more)
-
-    def finish(self, layers: list[KeyValue]) -> KVCache | StaticKVCache:
-        """The cache after the update of all layers."""
-        return KVCache(tuple(layers), self.visibility, self.buffer)
+        return replace(self, entries=(keys.narrow(2, 0, entries + more), values.narrow(2, 0, entries + more)))
 
 
 @dataclass(frozen=True)
@@ -176,7 +183,7 @@ class StaticKVCache(SharedState):
     visibility: Tensor  # [N, C] bool
     length: Tensor  # [B]: number of entries in use, the same for all sentences
 
-    def extend(self, steps: int) -> CacheUpdate:
+    def extend(self, steps: int) -> list[CachedLayer]:
         """Start an update with one token of each row."""
         assert steps == 1, "a static KV cache is extended token by token"
         (rows, capacity), sentences = self.visibility.shape, len(self.length)
@@ -184,7 +191,14 @@ class StaticKVCache(SharedState):
         visibility = self.visibility.scatter(1, index.repeat(sentences).unsqueeze(1), True)
         mask = visibility.view(sentences, 1, -1, capacity)
         layers = map_tensors(torch.clone, self.layers) if is_read_only(self.layers[0][0]) else self.layers
-        return StaticCacheUpdate(layers, None, mask, visibility, False, index, self.length + len(index))
+        shared = mask, visibility, False, None, index
+        return [CachedLayer(layer, number, *shared) for number, layer in enumerate(layers)]
+
+    def finish(self, layers: Sequence[CachedLayer]) -> StaticKVCache:
+        """The cache after the update of all layers."""
+        new, visibility = len(self.visibility) // len(self.length), layers[0].visibility
+        assert visibility is not None
+        return StaticKVCache(tuple(layer.entries for layer in layers), visibility, self.length + new)
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
         """All tensors, each sentence by sentence."""
@@ -215,25 +229,6 @@ class StaticKVCache(SharedState):
         more += -(capacity + more) % 8
         layers = map_tensors(lambda x: F.pad(x, (0, 0, 0, more)), self.layers)
         return replace(self, layers=layers, visibility=F.pad(self.visibility, (0, more)))
-
-
-@dataclass(frozen=True)
-class StaticCacheUpdate(CacheUpdate):
-    """An update of a static cache."""
-
-    index: Tensor  # [K]: of the new entries
-    length: Tensor  # [B]: after the update
-
-    def update_layer(self, index: int, new: KeyValue) -> KeyValue:
-        """All entries of one layer, with the new ones [B, G, K, d] written in place."""
-        for target, source in zip(self.old_layers[index], new, strict=True):
-            target.index_copy_(2, self.index, source.to(target.dtype))
-        return self.old_layers[index]
-
-    def finish(self, layers: list[KeyValue]) -> StaticKVCache:
-        """The cache after the update of all layers."""
-        assert self.visibility is not None
-        return StaticKVCache(tuple(layers), self.visibility, self.length)
 
 
 def _with_capacity(x: Tensor, capacity: int) -> Tensor:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, cast
+from functools import partial
+from typing import Annotated, Generic, Protocol, TypeVar, cast
 
 import torch
 from pydantic import Field
@@ -14,135 +16,143 @@ from seq2attn.attention.attention import Attention, AttentionOutput
 from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState, Memories, Memory
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
-from seq2attn.decoders.kv_cache import CacheUpdate, KeyValue, KVCache
+from seq2attn.decoders.kv_cache import CachedLayer, KVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
 from seq2attn.nn.initialization import initialize_parameters
-from seq2attn.nn.layers import Dropout, LayerDrop
+from seq2attn.nn.layers import Dropout, LayerDrop, ResidualConnection
 from seq2attn.nn.packing import SequenceLayout
+
+Cached = TypeVar("Cached")
+"""The part of one layer in a cache: a `CachedLayer`, or the cell of an SSRU."""
+
+
+class TargetCache(Protocol[Cached]):
+    """A KV cache, which the hypotheses of a sentence share, or the cells of all SSRUs."""
+
+    def extend(self, steps: int) -> Sequence[Cached]:
+        """The part of each layer, to be updated with `steps` tokens of each row."""
+
+    def finish(self, layers: Sequence[Cached]) -> TargetCache[Cached]:
+        """The cache after the update of all layers."""
 
 
 @dataclass(frozen=True)
-class TransformerDecoderState:
+class TransformerDecoderState(Generic[Cached]):
     """Cache and attention states after some target tokens."""
 
-    cache: Any  # a KV cache, which the hypotheses of a sentence share, or the cells of SSRUs
+    cache: TargetCache[Cached]
     attention_states: tuple[AttentionState, ...]  # of the cross-attention of each layer
     position: Tensor  # [N]: number of decoded tokens
 
 
-class CrossAttentionLayer(nn.Module, ABC):
+@dataclass(frozen=True)
+class LayerContext:
+    """Information about the target tokens beyond their vectors, for all layers."""
+
+    position: Tensor  # [N, T]
+    layout: SequenceLayout | None  # of packed sentences
+    bias: Tensor | None  # [B or 1, H, K*T, C + K*T]: of the scores of the self-attention
+
+
+class DecoderLayer(nn.Module, ABC, Generic[Cached]):
     """A layer over the target tokens, cross-attention and feed-forward, each with a residual connection."""
 
-    def build_cross_attention(self, config: TransformerLayersConfig, attention: Attention, dim: int) -> None:
-        """Build the submodules of this class, after those of the subclass."""
-        self.cross_attention = attention
-        self.cross_attention_residual = config.build_residual(dim)
-        self.feed_forward = config.build_feed_forward(dim)
-        self.feed_forward_residual = config.build_residual(dim)
+    cross_attention: Attention
+    cross_attention_residual: ResidualConnection
+    feed_forward: nn.Module
+    feed_forward_residual: ResidualConnection
 
     @abstractmethod
-    def empty_cache(self, like: Tensor) -> Any:
-        """Cache of no tokens, for the keys [B, S, Dk] of an encoder."""
+    def attend_target(self, x: Tensor, cached: Cached, context: LayerContext) -> tuple[Tensor, Cached]:
+        """Layer over the target tokens: x [N, T, D] -> [N, T, D], and its part of the cache"""
 
-    @abstractmethod
-    def attend_target(
-        self, x: Tensor, update: Any, index: int, position: Tensor, layout: SequenceLayout | None, bias: Tensor | None
-    ) -> tuple[Tensor, Any]:
-        """Layer over the target tokens: x [N, T, D] -> [N, T, D], and their part of the cache"""
+    def attend_source(
+        self, x: Tensor, memory: Memory, state: AttentionState, context: LayerContext, *, need_weights: bool
+    ) -> tuple[Tensor, AttentionOutput]:
+        """Cross-attention: x [N, T, D] -> [N, T, D], and its output"""
+        y, layout = self.cross_attention_residual.sublayer_input(x), context.layout
+        output = self.cross_attention(y, memory, context.position, state, need_weights=need_weights, layout=layout)
+        return self.cross_attention_residual.add_output(x, output.context), output
 
     def forward(
         self,
         x: Tensor,
-        update: Any,
-        index: int,
+        cached: Cached,
         memory: Memory,
         attention_state: AttentionState,
-        position: Tensor,
-        layout: SequenceLayout | None,
-        bias: Tensor | None,
+        context: LayerContext,
         *,
         need_weights: bool,
-    ) -> tuple[Tensor, Any, AttentionOutput]:
-        """x [N, T, D] -> [N, T, D], the part of the cache, and the output of the cross-attention
-
-        `index`: number of the layer in the `update` of the cache; `bias`: of the scores of the self-attention.
-        """
-        x, cached = self.attend_target(x, update, index, position, layout, bias)
-        y = self.cross_attention_residual.sublayer_input(x)
-        output = self.cross_attention(y, memory, position, attention_state, need_weights=need_weights, layout=layout)
-        x = self.cross_attention_residual.add_output(x, output.context)
+    ) -> tuple[Tensor, Cached, AttentionOutput]:
+        """x [N, T, D] -> [N, T, D], the part of the cache, and the output of the cross-attention"""
+        x, cached = self.attend_target(x, cached, context)
+        x, output = self.attend_source(x, memory, attention_state, context, need_weights=need_weights)
         x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
         return x, cached, output
 
 
-class TransformerDecoderLayer(CrossAttentionLayer):
+class TransformerDecoderLayer(DecoderLayer[CachedLayer]):
     """Causal self-attention, cross-attention and feed-forward, each with a residual connection."""
 
     def __init__(self, config: TransformerDecoderConfig, dim: int, encoder: Encoder) -> None:
         super().__init__()
         self.self_attention = config.build_self_attention(dim)
         self.self_attention_residual = config.build_residual(dim)
-        self.build_cross_attention(config, config.attention.build(dim, encoder.key_dim, encoder.value_dim, dim), dim)
-        self.kv_heads, self.head_dim = self.self_attention.score.kv_heads, config.head_dim or dim // config.heads
+        self.cross_attention = config.attention.build(dim, encoder.key_dim, encoder.value_dim, dim)
+        self.cross_attention_residual = config.build_residual(dim)
+        self.feed_forward = config.build_feed_forward(dim)
+        self.feed_forward_residual = config.build_residual(dim)
 
-    def empty_cache(self, like: Tensor) -> KeyValue:
-        """Empty keys and values: two of [B, G, 0, d]."""
-        empty = like.new_empty(like.size(0), self.kv_heads, 0, self.head_dim)
-        return empty, empty
-
-    def attend_target(
-        self,
-        x: Tensor,
-        update: CacheUpdate,
-        index: int,
-        position: Tensor,
-        layout: SequenceLayout | None,
-        bias: Tensor | None,
-    ) -> tuple[Tensor, KeyValue]:
+    def attend_target(self, x: Tensor, cached: CachedLayer, context: LayerContext) -> tuple[Tensor, CachedLayer]:
         """Causal self-attention: x [N, T, D] -> [N, T, D], and all keys and values, with those of the new tokens"""
-        y = self.self_attention_residual.sublayer_input(x)
-        sentences = update.old_layers[index][0].size(0)
+        y, position, layout = self.self_attention_residual.sublayer_input(x), context.position, context.layout
+        sentences = cached.entries[0].size(0)
         tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
-        new = self.self_attention.project_keys_values(tokens, tokens, positions)
-        entries = update.update_layer(index, new)
-        target = Memory(*entries, update.mask, layout, bias)
-        output = self.self_attention(y, target, position, causal=update.causal, layout=layout)
-        return self.self_attention_residual.add_output(x, output.context), entries
+        cached = cached.append(self.self_attention.project_keys_values(tokens, tokens, positions))
+        target = Memory(*cached.entries, cached.mask, layout, context.bias)
+        output = self.self_attention(y, target, position, causal=cached.causal, layout=layout)
+        return self.self_attention_residual.add_output(x, output.context), cached
 
 
-class TransformerDecoder(Decoder[TransformerDecoderState]):
-    """Layers of self-attention, cross-attention and feed-forward over embeddings with positions."""
+class TransformerDecoder(Decoder[TransformerDecoderState[Cached]], Generic[Cached]):
+    """Layers over the target tokens, cross-attention and feed-forward over embeddings with positions."""
 
-    layer_type: ClassVar[Any] = TransformerDecoderLayer
-    cache_type: ClassVar[Any] = KVCache
-
-    def __init__(self, config: TransformerLayersConfig, dim: int, encoder: Encoder) -> None:
+    def __init__(
+        self,
+        config: TransformerLayersConfig,
+        dim: int,
+        build_layer: Callable[[], DecoderLayer[Cached]],
+        build_cache: Callable[[Tensor, int], TargetCache[Cached]],
+    ) -> None:
+        """`build_cache`: a cache of no tokens, for the keys [B, S, Dk] of an encoder and a number of layers."""
         super().__init__()
         self.position_encoding = config.build_position_encoding(dim)
         self.position_bias = config.build_position_bias(bidirectional=False)
         self.embedding_norm = config.build_embedding_norm(dim)
-        self.dropout, self.layer_drop = Dropout(config.dropout), LayerDrop(config.layer_dropout)
-        layers = nn.ModuleList(self.layer_type(config, dim, encoder) for _ in range(config.layers))
-        self.layers = cast("list[CrossAttentionLayer]", layers)
+        self.dropout = Dropout(config.dropout)
+        self.layer_drop = LayerDrop(config.layer_dropout)
+        layers = nn.ModuleList(build_layer() for _ in range(config.layers))
+        self.layers = cast("list[DecoderLayer[Cached]]", layers)
         self.norm = config.build_final_norm(dim)
         self.dim = dim
+        self.build_cache = build_cache
         initialize_parameters(self)
 
-    def init_state(self, encoded: EncoderOutput) -> tuple[Memories, TransformerDecoderState]:
+    def init_state(self, encoded: EncoderOutput) -> tuple[Memories, TransformerDecoderState[Cached]]:
         """Projected source for every layer, and a state with an empty cache."""
         attentions = [layer.cross_attention for layer in self.layers]
         source = encoded.keys, encoded.values, encoded.mask, encoded.layout
-        memory = tuple(attention.project_memory(*source) for attention in attentions)
-        cache = self.cache_type(tuple(layer.empty_cache(encoded.keys) for layer in self.layers))
-        attention_states = tuple(attention.initial_state(m) for attention, m in zip(attentions, memory, strict=True))
+        memories = tuple(attention.project_memory(*source) for attention in attentions)
+        states = tuple(attention.initial_state(memory) for attention, memory in zip(attentions, memories, strict=True))
         position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
-        return memory, TransformerDecoderState(cache, attention_states, position)
+        cache = self.build_cache(encoded.keys, len(self.layers))
+        return memories, TransformerDecoderState(cache, states, position)
 
     def forward(
         self,
         embedded: Tensor,
-        state: TransformerDecoderState,
+        state: TransformerDecoderState[Cached],
         memory: Memories,
         *,
         need_weights: bool = False,
@@ -155,30 +165,31 @@ class TransformerDecoder(Decoder[TransformerDecoderState]):
         """
         position = next_positions(state.position, embedded) if layout is None else layout.positions
         x = self.dropout(self.embedding_norm(embedded + self.position_encoding(position).to(embedded.dtype)))
-        update = state.cache.extend(embedded.size(1))
-        bias = None if self.position_bias is None else self._position_bias(update, position, layout)
-        cached: list[Any] = []
+        layer_caches = state.cache.extend(embedded.size(1))
+        context = LayerContext(position, layout, self._self_attention_bias(layer_caches[0], position, layout))
+        kept: list[Cached] = []
         outputs: list[AttentionOutput] = []
-        for layer, source, attention_state in zip(self.layers, memory, state.attention_states, strict=True):
-            y, new, output = layer(
-                x, update, len(cached), source, attention_state, position, layout, bias, need_weights=need_weights
-            )
+        parts = zip(self.layers, layer_caches, memory, state.attention_states, strict=True)
+        for layer, cached, source, attention_state in parts:
+            y, cached, output = layer(x, cached, source, attention_state, context, need_weights=need_weights)
             x, log_prob = self.layer_drop(x, y, output.sample_log_prob)
-            cached.append(new)
+            kept.append(cached)
             outputs.append(output._replace(sample_log_prob=log_prob))
-        new_state = TransformerDecoderState(
-            update.finish(cached), tuple(output.state for output in outputs), state.position + embedded.size(1)
-        )
+        attention_states = tuple(output.state for output in outputs)
+        cache, position = state.cache.finish(kept), state.position + embedded.size(1)
+        new_state = TransformerDecoderState(cache, attention_states, position)
         return DecoderOutput.from_attentions(self.norm(x), new_state, outputs)
 
-    def _position_bias(self, update: CacheUpdate, position: Tensor, layout: SequenceLayout | None) -> Tensor:
-        """[B or 1, H, K*T, C + K*T], of padded sentences"""
-        assert self.position_bias is not None
-        sentences, _, entries, _ = update.old_layers[0][0].shape
+    def _self_attention_bias(self, cached: Cached, position: Tensor, layout: SequenceLayout | None) -> Tensor | None:
+        """[B or 1, H, K*T, C + K*T], of padded sentences; None without relative-bias positions"""
+        if self.position_bias is None:
+            return None
+        assert isinstance(cached, CachedLayer), "only self-attention has such positions"
+        sentences, _, entries, _ = cached.entries[0].shape
         position = position.reshape(sentences, -1)
         if layout is not None:
             position = torch.arange(layout.max_length, device=position.device)[None]
-        mask, steps = update.mask, position.size(1)
+        mask, steps = cached.mask, position.size(1)
         if mask is None:  # all sentences have the same positions
             mask = torch.ones(steps, entries + steps, dtype=torch.bool, device=position.device)
             mask = mask.tril(entries)[None, None]
@@ -195,6 +206,12 @@ class TransformerDecoderConfig(TransformerConfig):
     """Cross-attention of each layer; values are projected to the width of the decoder. Default of `score`: multi-head,
     with as many heads as the self-attention."""
 
-    def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder:
+    def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder[CachedLayer]:
         """Raises ValueError when the heads do not divide `input_dim`."""
-        return TransformerDecoder(self, input_dim, encoder)
+        build_layer = partial(TransformerDecoderLayer, self, input_dim, encoder)
+        return TransformerDecoder(self, input_dim, build_layer, partial(self.build_cache, input_dim))
+
+    def build_cache(self, dim: int, like: Tensor, layers: int) -> KVCache:
+        """Empty keys and values of each layer, two of [B, G, 0, d], for the keys [B, S, Dk] of an encoder."""
+        empty = like.new_empty(like.size(0), self.kv_heads or self.heads, 0, self.head_dim or dim // self.heads)
+        return KVCache(((empty, empty),) * layers)
