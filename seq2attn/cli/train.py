@@ -32,7 +32,9 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
         refuse_existing_files(folder)
         log = partial(typer.echo, err=True)
         prepared = preparation.prepare(experiment.data, experiment.tokenizer, folder, log)
-        search = resolve_length_ratio(experiment.search, prepared.train.corpus.lengths, log)
+        search, notes = resolve_length_ratio(experiment.search, prepared.train.corpus.lengths)
+        for note in notes:
+            log(note)
         RunDirectory(folder).save_config(experiment.model_copy(update={"search": search}))
 
 

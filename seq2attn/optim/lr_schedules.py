@@ -134,3 +134,21 @@ LRScheduleConfig = Annotated[
     | HalvingScheduleConfig,
     Field(discriminator="kind"),
 ]
+
+
+def warmup_updates(schedule: LRScheduleConfig) -> Updates | Literal[0]:
+    """Updates over which the learning rate rises."""
+    return 0 if isinstance(schedule, HalvingScheduleConfig) else schedule.warmup_updates
+
+
+def total_updates(schedule: LRScheduleConfig) -> Updates | None:
+    """The update at which the schedule ends; None if it does not."""
+    return schedule.total_updates if isinstance(schedule, CosineScheduleConfig) else None
+
+
+def resolve_schedule(schedule: LRScheduleConfig, *, warmup: Updates | Literal[0], total: Updates) -> LRScheduleConfig:
+    """The schedule with these numbers for `auto`."""
+    numbers = {"warmup_updates": warmup} if warmup_updates(schedule) == "auto" else {}
+    if total_updates(schedule) == "auto":
+        numbers["total_updates"] = total
+    return schedule.model_copy(update=numbers)

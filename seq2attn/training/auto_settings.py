@@ -9,7 +9,7 @@ functions of corpus and config, never of measured speed: two trainings of one co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -18,12 +18,7 @@ from numpy.typing import NDArray
 from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.experiment.training_config import TrainingConfig
-from seq2attn.optim.lr_schedules import (
-    CosineScheduleConfig,
-    InverseSquareRootScheduleConfig,
-    LRScheduleConfig,
-    NoamScheduleConfig,
-)
+from seq2attn.optim.lr_schedules import resolve_schedule, total_updates, warmup_updates
 from seq2attn.search.search_config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.train_state import TrainState, fraction_done
@@ -45,58 +40,58 @@ UpdateBatches = list[Indices]
 """The rows of the corpus in each micro-batch of an update."""
 
 
-def has_auto(config: TrainingConfig) -> bool:
+def has_auto(training: TrainingConfig) -> bool:
     """True if the batch size or the schedule depends on the lengths of the pairs."""
-    schedule = config.lr_schedule
-    automatic = [getattr(schedule, "warmup_updates", 0), getattr(schedule, "total_updates", 0), config.batch.tokens]
-    return any(isinstance(value, str) for value in automatic)
+    schedule = training.lr_schedule
+    values = warmup_updates(schedule), total_updates(schedule), training.batch.tokens
+    return any(isinstance(value, str) for value in values)
 
 
-def total_is_auto(config: TrainingConfig) -> bool:
-    """True if the length of the training decides the length of its schedule: `total_updates: auto`."""
-    return getattr(config.lr_schedule, "total_updates", None) == "auto"
-
-
-def resolve_auto(
-    config: TrainingConfig, lengths: Lengths, world: DistributedContext, state: TrainState, log: Callable[[str], None]
-) -> TrainingConfig:
-    """The config with numbers for `auto`, which are logged, and warnings about numbers that do not suit the corpus.
+def resolve_training(
+    training: TrainingConfig, lengths: Lengths, distributed: DistributedContext, state: TrainState
+) -> tuple[TrainingConfig, list[str]]:
+    """The config with numbers for `auto`, and notes about these and about numbers that do not suit the corpus.
 
     `lengths` are those of the pairs of an epoch, and `state` is that from which training goes on.
     """
-    batch = config.batch
-    suggested = auto_batch_tokens(lengths, batch.gradient_accumulation * world.size)
-    if batch.tokens == "auto":
-        batch = batch.with_tokens(suggested)
-        log(f"batch: {batch.tokens:,} tokens, by the size of the corpus")
-        config = config.model_copy(update={"batch": batch})
-    per_epoch = len(plan_updates(lengths, config, world, epoch=0))
-    if (tokens := batch.require_tokens()) >= MAX_RATIO * suggested and per_epoch < MIN_UPDATES:
-        log(
+    notes = []
+    suggested = auto_batch_tokens(lengths, training.batch.gradient_accumulation * distributed.size)
+    if training.batch.tokens == "auto":
+        batch = training.batch.with_tokens(suggested)
+        notes.append(f"batch: {batch.tokens:,} tokens, by the size of the corpus")
+        training = training.model_copy(update={"batch": batch})
+    per_epoch = len(plan_updates(lengths, training, distributed, epoch=0))
+    if (tokens := training.batch.require_tokens()) >= MAX_RATIO * suggested and per_epoch < MIN_UPDATES:
+        notes.append(
             f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
             f" `training.batch.tokens: {suggested}` suits its size"
         )
-    limit = num_updates(config.max_duration, per_epoch, state)
-    schedule = _resolve_schedule(config.lr_schedule, limit or num_updates([DEFAULT_LENGTH], per_epoch, state) or 1, log)
-    config = config.model_copy(update={"lr_schedule": schedule})
-    if limit:
-        for warning in filter(None, (warmup_warning(config, limit), cosine_warning(config, limit))):
-            log(warning)
-    return config
+    limit = num_updates(training.max_duration, per_epoch, state)
+    updates = limit or num_updates([DEFAULT_LENGTH], per_epoch, state) or 1
+    schedule, warmup = training.lr_schedule, auto_warmup(updates)
+    if total_updates(schedule) == "auto":
+        notes.append(f"cosine schedule: {updates:,} updates")
+    if warmup_updates(schedule) == "auto":
+        share = "a tenth" if warmup < MAX_WARMUP else "of a training"
+        notes.append(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
+    schedule = resolve_schedule(schedule, warmup=warmup, total=updates)
+    training = training.model_copy(update={"lr_schedule": schedule})
+    warnings = (warmup_warning(training, limit), cosine_warning(training, limit)) if limit else ()
+    return training, notes + [warning for warning in warnings if warning]
 
 
-def resolve_length_ratio(search: SearchConfig, pairs: Lengths, log: Callable[[str], None]) -> SearchConfig:
-    """The search with a number for an automatic `max_length_ratio`, by the lengths of the training pairs.
+def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchConfig, list[str]]:
+    """The search with a number for an automatic `max_length_ratio`, by the lengths of the training pairs, and notes.
 
-    Logs a warning if the search cannot produce more than a thousandth of their targets.
+    One is a warning if the search cannot produce more than a thousandth of their targets.
     """
-    source, target = pairs.T
+    notes, (source, target) = [], pairs.T
     most = 1 - MAX_UNREACHABLE_SHARE
     needed = math.ceil(10 * np.quantile((target - EXTRA_TOKENS) / source, most, method="higher")) / 10
     if search.lengths.max_length_ratio == "auto":
         ratio = max(MIN_AUTO_RATIO, min(needed, 2 * float(target.sum() / source.sum()), MAX_LENGTH_RATIO))
         if ratio > MIN_AUTO_RATIO:
-            log(f"search: at most {ratio:.1f} tokens for each token of the source, by the training text")
+            notes.append(f"search: at most {ratio:.1f} tokens for each token of the source, by the training text")
         lengths = search.lengths.model_copy(update={"max_length_ratio": round(ratio, 1)})
         search = search.model_copy(update={"lengths": lengths})
     limits = search.lengths.limits(torch.from_numpy(source))
@@ -104,25 +99,12 @@ def resolve_length_ratio(search: SearchConfig, pairs: Lengths, log: Callable[[st
     is_unreachable = (num_tokens > limits.max_length) | (num_tokens < limits.min_length)
     if (count := int(is_unreachable.sum())) > MAX_UNREACHABLE_SHARE * len(pairs):
         longest = np.quantile(target, most, method="higher")
-        log(
+        notes.append(
             f"warning: {count:,} of the {len(pairs):,} training targets have lengths that `search.lengths` does not"
             f" allow, so that no translation can be like them; `max_length: {longest}` and `max_length_ratio:"
             f" {max(needed, MIN_AUTO_RATIO):g}` allow all but a thousandth of the long ones"
         )
-    return search
-
-
-def _resolve_schedule(schedule: LRScheduleConfig, updates: int, log: Callable[[str], None]) -> LRScheduleConfig:
-    """The schedule with numbers for `auto` in a training of `updates`, which are logged."""
-    if isinstance(schedule, CosineScheduleConfig) and schedule.total_updates == "auto":
-        log(f"cosine schedule: {updates:,} updates")
-        return schedule.model_copy(update={"total_updates": updates})
-    if isinstance(schedule, NoamScheduleConfig | InverseSquareRootScheduleConfig) and schedule.warmup_updates == "auto":
-        warmup = auto_warmup(updates)
-        share = "a tenth" if warmup < MAX_WARMUP else "of a training"
-        log(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
-        return schedule.model_copy(update={"warmup_updates": warmup})
-    return schedule
+    return search, notes
 
 
 def auto_batch_tokens(lengths: Lengths, batches_per_update: int) -> int:
@@ -161,10 +143,10 @@ def num_updates(limits: Iterable[Duration], per_epoch: int, state: TrainState) -
     return min((math.ceil(value * size) + more for value, size, more in counted), default=None)
 
 
-def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
+def warmup_warning(training: TrainingConfig, updates: int) -> str | None:
     """A warning if the warm-up takes more than half of a training of `updates`."""
-    warmup = getattr(config.lr_schedule, "warmup_updates", 0)
-    if 2 * warmup <= updates:
+    warmup = warmup_updates(training.lr_schedule)
+    if warmup == "auto" or 2 * warmup <= updates:
         return None
     return (
         f"warning: warm-up is {warmup:,} updates; training will end after about {updates:,}:"
@@ -172,32 +154,32 @@ def warmup_warning(config: TrainingConfig, updates: int) -> str | None:
     )
 
 
-def cosine_warning(config: TrainingConfig, updates: int) -> str | None:
+def cosine_warning(training: TrainingConfig, updates: int) -> str | None:
     """A warning if a cosine schedule ends more than a tenth before a training of `updates`."""
-    total = getattr(config.lr_schedule, "total_updates", updates)
-    if total >= 0.9 * updates:
+    total = total_updates(training.lr_schedule)
+    if total is None or total == "auto" or total >= 0.9 * updates:
         return None
     advice = "`training.lr_schedule.total_updates: auto` decays the learning rate until then"
-    return f"{_both_ends(total, updates)}; {advice}"
+    return f"{_describe_both_ends(total, updates)}; {advice}"
 
 
-def _both_ends(total: int, updates: int) -> str:
+def _describe_both_ends(total: int, updates: int) -> str:
     return f"warning: the cosine schedule ends at update {total:,}, and training after about {updates:,}"
 
 
-def time_limit_warning(config: TrainingConfig, state: TrainState) -> str | None:
-    """The same for a training that a duration in hours will end, by its speed so far; and for a cosine that is longer.
+def time_limit_warning(training: TrainingConfig, state: TrainState) -> str | None:
+    """A warning if a warm-up or a cosine schedule does not suit a training that a time will end, by its speed so far.
 
     No value depends on it.
     """
-    times = [limit for limit in config.max_duration if limit.unit in SECONDS]
-    updates = num_updates(config.max_duration, state.updates_per_epoch, state)
+    times = [limit for limit in training.max_duration if limit.unit in SECONDS]
+    updates = num_updates(training.max_duration, state.updates_per_epoch, state)
     share = fraction_done(times, state) if times else 0.0
     expected = round(state.update / share) if share else 0
     if not expected or (updates is not None and expected >= updates):
         return None
-    total = getattr(config.lr_schedule, "total_updates", 0)
-    if total > 1.1 * expected:
+    total = total_updates(training.lr_schedule)
+    if total is not None and total != "auto" and total > 1.1 * expected:
         advice = f"`training.lr_schedule.total_updates: {expected}` decays the learning rate by then"
-        return f"{_both_ends(total, expected)}, by its time limit; {advice}"
-    return warmup_warning(config, expected)
+        return f"{_describe_both_ends(total, expected)}, by its time limit; {advice}"
+    return warmup_warning(training, expected)

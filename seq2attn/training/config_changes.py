@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from seq2attn.errors import RunError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import read_bytes, write_bytes
-from seq2attn.training.auto_settings import total_is_auto
+from seq2attn.optim.lr_schedules import total_updates
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.version import __version__
@@ -40,57 +41,66 @@ def text_digests(data: DataConfig) -> Digests:
     }
 
 
-def check_processes(config: ExperimentConfig, world: DistributedContext) -> None:
+def check_processes(experiment: ExperimentConfig, distributed: DistributedContext) -> None:
     """Raises UserError if a process has another config, text or version than the others; folders may differ."""
-    if world.size > 1:
-        options = {f"`{key}`": value for key, value in _values(config).items() if key != "run_dir"}
+    if distributed.size > 1:
+        options = {f"`{key}`": value for key, value in _values(experiment).items() if key != "run_dir"}
         options |= {key: Path(path).name for key, path in options.items() if isinstance(path, str) and "/" in path}
         texts = {
             f"SHA-256 of file {number} of `data.{name}`": digest
-            for name, digests in text_digests(config.data).items()
+            for name, digests in text_digests(experiment.data).items()
             for number, digest in enumerate(digests.values(), start=1)
         }
         versions = {"version of seq2attn": __version__, "version of torch": torch.__version__}
-        world.check_same({**options, **texts, **versions})
+        distributed.check_same({**options, **texts, **versions})
 
 
-def config_before(checkpoint: Checkpoint, run: RunDirectory) -> ExperimentConfig:
-    """The config of the updates before a checkpoint: `config.yaml` may be that of a session that saved none."""
-    run.check_exists()
-    return load(_config_path(run, checkpoint), ExperimentConfig)
+@dataclass(frozen=True)
+class Resumption:
+    """The checkpoint that training resumes from, the config of the updates before it, and changes of text since."""
+
+    checkpoint: Checkpoint
+    experiment: ExperimentConfig
+    texts: Digests
+    text_changes: dict[str, str]  # a line for each file, by keys below `data.train` and `data.dev`
+
+    def changes(self, experiment: ExperimentConfig) -> dict[str, str]:
+        """One line for each key of the config and each text file that has changed since the checkpoint."""
+        changes = config_changes(self.experiment, experiment)
+        is_auto = total_updates(experiment.training.lr_schedule) == "auto"
+        if self.checkpoint.train_state.total_is_auto and is_auto:  # its number is not known yet
+            changes.pop("training.lr_schedule.total_updates", None)
+        return changes | self.text_changes
 
 
-def changes_since(
-    checkpoint: Checkpoint, before: ExperimentConfig, run: RunDirectory, config: ExperimentConfig, *, new_dev_set: bool
-) -> dict[str, str]:
-    """One line for each config key and text file that has changed since the checkpoint, whose config is `before`.
+def read_resumption(
+    checkpoint: Checkpoint, run: RunDirectory, experiment: ExperimentConfig, *, new_dev_set: bool
+) -> Resumption:
+    """A resumption with another config, and the text that it names.
 
-    Those of text have keys below `data.train` and `data.dev`.
+    `config.yaml` may be that of a session that saved no checkpoint.
 
-    Raises: RunError if the weights do not match the new config, or for another dev set without `new_dev_set`.
+    Raises RunError if the weights do not match the config, or for another dev set without `new_dev_set`.
     """
-    changes, moved = config_changes(before, config), _moved_files(before, config)
-    if checkpoint.train_state.total_is_auto and total_is_auto(config.training):  # its number is not known yet
-        changes.pop("training.lr_schedule.total_updates", None)
+    run.check_exists()
+    before = load(_config_path(run, checkpoint), ExperimentConfig)
+    changes, moved = config_changes(before, experiment), _moved_files(before, experiment)
     for name in FIXED_PARTS:
         if lines := [line for key, line in changes.items() if f"{key}.".startswith(f"{name}.") and key not in moved]:
             raise RunError(
                 f"{run.folder}: was trained with another `{name}`; resume with its config ({run.config_path}),"
                 f" or set another `run_dir`\n" + "\n".join(f"  {line}" for line in lines)
             )
-    digests = text_digests(config.data)
-    train, dev = (_text_changes(name, checkpoint.train_state.texts.get(name, {}), digests[name]) for name in digests)
-    if dev and not new_dev_set:
+    texts = text_digests(experiment.data)
+    texts_before = checkpoint.train_state.texts
+    lines_of = {name: _text_changes(name, texts_before.get(name, {}), texts[name]) for name in texts}
+    if lines_of["dev"] and not new_dev_set:
         raise RunError(
             f"{run.folder}: its checkpoints were ranked on another dev set; restore it, or rank them again with"
-            " --new-dev-set\n" + "\n".join(f"  {line}" for line in dev)
+            " --new-dev-set\n" + "\n".join(f"  {line}" for line in lines_of["dev"])
         )
-    texts = {
-        f"data.{name}.text.{n}": line
-        for name, lines in (("train", train), ("dev", dev))
-        for n, line in enumerate(lines)
-    }
-    return changes | texts
+    numbered = {f"data.{name}.text.{n}": line for name, lines in lines_of.items() for n, line in enumerate(lines)}
+    return Resumption(checkpoint, before, texts, numbered)
 
 
 def config_changes(before: Config, now: Config, name: str = "") -> dict[str, str]:
@@ -103,23 +113,22 @@ def config_changes(before: Config, now: Config, name: str = "") -> dict[str, str
     }
 
 
-def remove_kept_configs(run: RunDirectory) -> None:
-    """Remove the kept configs of an earlier training, before a new one."""
-    for path in run.folder.glob(KEPT_CONFIGS):
-        path.unlink()
+def save_config(
+    run: RunDirectory, experiment: ExperimentConfig, since: Resumption | None, *, has_changes: bool
+) -> None:
+    """Save the config of a session. A copy of that of the updates before is kept, if anything has changed.
 
-
-def keep_config(run: RunDirectory, checkpoint: Checkpoint, *, has_changes: bool) -> None:
-    """Keep a copy of the config up to a checkpoint, before another one replaces it.
-
-    Those up to later updates, whose checkpoints were lost, are removed.
+    Kept configs of later updates, whose checkpoints were lost, are removed.
     """
-    path, kept = _config_path(run, checkpoint), run.config_path.with_name(_kept_name(checkpoint))
-    if path != kept and (has_changes or path != run.config_path):
-        write_bytes(kept, read_bytes(path, "start a new training"))
-    for other in run.folder.glob(KEPT_CONFIGS):
-        if other.name > kept.name:
-            other.unlink()
+    name = "" if since is None else _kept_name(since.checkpoint)
+    if since is not None:
+        path = _config_path(run, since.checkpoint)
+        if path.name != name and (has_changes or path != run.config_path):
+            write_bytes(run.folder / name, read_bytes(path, "start a new training"))
+    for path in run.folder.glob(KEPT_CONFIGS):
+        if path.name > name:
+            path.unlink()
+    run.save_config(experiment)
 
 
 def _config_path(run: RunDirectory, checkpoint: Checkpoint) -> Path:

@@ -67,16 +67,18 @@ def test_values_of_the_config_are_kept_with_a_warning(long_words):
 
 
 def test_noise_does_not_change_the_ratio_of_similar_tokens_and_is_reported():
-    lengths, said = np.full((2000, 2), 10), list[str]()
+    lengths = np.full((2000, 2), 10)
     lengths[:2, 1] = 41  # a thousandth is not reported
     search = BeamConfig(kind="beam")
-    assert resolve_length_ratio(search, lengths, said.append).lengths.max_length_ratio == 3.0 and not said
+    resolved, notes = resolve_length_ratio(search, lengths)
+    assert resolved.lengths.max_length_ratio == 3.0 and not notes
     lengths[:4, 1] = 41
-    assert resolve_length_ratio(search, lengths, said.append).lengths.max_length_ratio == 3.0
-    assert len(said) == 1 and said[0].startswith("warning: 4 of the 2,000") and "`max_length_ratio: 3.1`" in said[0]
+    resolved, (note,) = resolve_length_ratio(search, lengths)
+    assert resolved.lengths.max_length_ratio == 3.0
+    assert note.startswith("warning: 4 of the 2,000") and "`max_length_ratio: 3.1`" in note
     short = BeamConfig(kind="beam", lengths=LengthsConfig(min_length=11))
-    resolve_length_ratio(short, lengths, said.append)
-    assert said[1].startswith("warning: 2,000 of the 2,000")
+    _, (note,) = resolve_length_ratio(short, lengths)
+    assert note.startswith("warning: 2,000 of the 2,000")
 
 
 def test_a_ratio_is_resolved_once(long_words):

@@ -21,7 +21,7 @@ from seq2attn.training.auto_settings import (
     MIN_UPDATES,
     has_auto,
     plan_updates,
-    resolve_auto,
+    resolve_training,
     time_limit_warning,
 )
 from seq2attn.training.distributed import DistributedContext
@@ -47,8 +47,8 @@ def lengths_of(pairs, length):
 
 
 def resolve(lengths, world=ALONE, state=None, **training):
-    config, lines = TrainingConfig(**training), []
-    resolved = resolve_auto(config, lengths, world, state or TrainState(), lines.append)
+    config = TrainingConfig(**training)
+    resolved, lines = resolve_training(config, lengths, world, state or TrainState())
     assert has_auto(config) == (resolved != config)
     return resolved, lines
 
@@ -115,7 +115,7 @@ def test_automatic_values_are_logged_and_configured_ones_kept():
     ]
     schedule = InverseSquareRootScheduleConfig(kind="inverse-sqrt", warmup_updates=33)
     config = TrainingConfig(batch=BatchConfig(tokens=700), lr_schedule=schedule)
-    assert resolve_auto(config, lengths, ALONE, TrainState(), pytest.fail) == config
+    assert resolve_training(config, lengths, ALONE, TrainState()) == (config, [])
 
 
 COSINE = {"kind": "cosine", "warmup_updates": 5}
