@@ -31,7 +31,7 @@ def folder(toy: Toy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     edit_config(folder / "b", "metrics: null", "metrics: [chrf]")
     shutil.rmtree(folder / "b/data")  # words are counted in the text of the first
     for name in RUNS:
-        invoke_in(folder, "evaluate", name, "--metric", "bleu", "--metric", "chrf", "--metric", "ter")
+        invoke_in(folder, "evaluate", name, "--greedy", "--metric", "bleu", "--metric", "chrf", "--metric", "ter")
     return folder
 
 

@@ -49,11 +49,11 @@ class TestTrain:
         assert toy.prepared.out == toy.trained.out == ""
         assert "train: 120 pairs, dev: 12 pairs, short: 20 pairs, mixed: 60 pairs" in toy.prepared.err
         assert "runs/toy: already prepared from this text" in toy.trained.err
-        assert "validation at update 200: " in toy.trained.err
+        assert "validation at update 100: " in toy.trained.err
         files = [path for path in toy.run.rglob("*") if path.is_file() and path.suffix != ".lock"]
         assert {path.stat().st_mode for path in files} == {toy.config.stat().st_mode}  # colleagues may read a run
         names = sorted(path.name for path in (toy.run / "checkpoints").iterdir())
-        assert names[-2:] == ["00000150", "00000200"]
+        assert names[-2:] == ["00000075", "00000100"]
 
     def test_a_dry_run_needs_no_data(self, toy: Toy, tmp_path: Path) -> None:
         shutil.copy(toy.config, tmp_path)

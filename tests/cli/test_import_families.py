@@ -73,6 +73,7 @@ def test_a_multilingual_model_translates_into_each_of_its_languages(invoke: Invo
     assert len(english) == 20 and f"translation: {english}" in samples
 
 
+@pytest.mark.slow
 def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_path: Path) -> None:
     make_marian(tmp_path / "hf", tags=[">>fra<<", ">>eng<<"])
     (tmp_path / "tagged").write_text(f">>eng<< {SOURCE[0]}\n", encoding="utf-8")

@@ -226,9 +226,8 @@ def test_two_processes_stop_and_resume_together(home):
     assert_identical(home.run("whole"), home.run("parts"))
 
 
-@pytest.mark.parametrize(
-    "call", ["fsync", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rename", "space"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["fsync", "rename", "space"])
 def test_a_failing_disk_costs_no_checkpoint(home, call):
     assert home.train("whole")[0] == 0
     failures = 0

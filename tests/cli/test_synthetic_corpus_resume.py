@@ -113,8 +113,8 @@ def test_a_corpus_with_source_txt_is_complete(
     assert contents(tmp_path / "out") == whole
 
 
-@pytest.mark.parametrize("num_kills", [1, pytest.param(40, marks=pytest.mark.slow)])
-def test_killed_at_any_time_equals_uninterrupted(tmp_path: Path, num_kills: int) -> None:
+@pytest.mark.slow
+def test_killed_at_any_time_equals_uninterrupted(tmp_path: Path, num_kills: int = 40) -> None:
     run = small_run(tmp_path)
     write_lines(tmp_path / "lines", random_lines(4096 * 2 + 9))
 

@@ -45,7 +45,7 @@ class TestRun:
         )
         for command_, weights in (
             (("evaluate", run_copy), run_copy / "model.safetensors"),
-            (("average", run_copy, "--last", 1), run_copy / "checkpoints/00000200/model.safetensors"),
+            (("average", run_copy, "--last", 1), run_copy / "checkpoints/00000100/model.safetensors"),
         ):
             assert message.format(weights=weights, run=run_copy) in mistake(*command_)
         resumed = mistake("train", toy.config, "--resume", "--set", f"run_dir={run_copy}")

@@ -18,6 +18,7 @@ from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.nn.kernels.linear import PrepackedLinear
 from seq2attn.search import strategies, translate_ids
 from tests.support.family_runs import FAMILIES, make_run
+from tests.support.marks import slow_but
 
 BATCHING, CACHE, PADDING, SCORES = CHECKS
 
@@ -39,7 +40,7 @@ def run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("fixed"), *FAMILIES["fixed"])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(("luong", "monotonic", "transformer", "bert"), FAMILIES))
 def test_a_correct_model_passes(family, tmp_path):
     results = check(make_run(tmp_path, *FAMILIES[family]))
     assert [result.check for result in results] == [*CHECKS]

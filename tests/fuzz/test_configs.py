@@ -155,7 +155,7 @@ def is_small(tree: Any) -> bool:
     return all(number <= DEEPEST for number in layers if isinstance(number, int))
 
 
-@fuzzed(st.tuples(st.sampled_from(PATHS), changes), quick=150, slow=3800)
+@fuzzed(st.tuples(st.sampled_from(PATHS), changes), quick=100, slow=3800)
 def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
     name, changes = case
     path = (home / name).with_name("changed.yaml")
@@ -178,12 +178,12 @@ override = st.builds(
 )
 
 
-@fuzzed(st.lists(override, min_size=1, max_size=3), quick=60, slow=800)
+@fuzzed(st.lists(override, min_size=1, max_size=3), quick=40, slow=800)
 def test_overrides_are_accepted_or_refused_with_a_place(home, case):
     try_config(home / "phrasebook.yaml", case)
 
 
-@fuzzed(changes, quick=20, slow=500)
+@fuzzed(changes, quick=10, slow=500)
 def test_a_changed_sweep_is_accepted_or_refused(home, case):
     path = home / "sweeps" / "changed.yaml"
     path.write_bytes(after((CONFIGS / "sweeps" / "phrasebook.yaml").read_text(encoding="utf-8"), case))

@@ -49,6 +49,7 @@ def test_validation_compiles_nothing(corpus, monkeypatch):
     trained(corpus, "compiled", compile=True, **options)
 
 
+@pytest.mark.slow
 def test_resuming_is_exact(corpus):
     with torch.compiler.set_stance("force_eager"):  # nothing is compiled: it is about the logs
         assert_exact_resume(corpus, 8, model=config(layers=1), compile=True)

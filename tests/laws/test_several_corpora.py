@@ -25,7 +25,7 @@ def part(folder, name, start, stop, times=1, **options):
 
 def test_repeated_corpora_equal_repeated_lines(corpus):
     # The automatic warm-up is a tenth of the updates of an epoch.
-    options = {"max_duration": ["1 epoch"], "batch": {"tokens": 16}, "lr_schedule": {"kind": "inverse-sqrt"}}
+    options = {"max_duration": ["1 epoch"], "batch": {"tokens": 32}, "lr_schedule": {"kind": "inverse-sqrt"}}
     first, second = part(corpus, "first", 0, 30), part(corpus, "second", 30, 48)
     repeated = train_on(corpus, "repeated", [first, {**second, "repeat": 3}], **options)
     options["tokenizer"] = {"run_dir": str(repeated.folder)}  # repeated lines would give another order of words

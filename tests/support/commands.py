@@ -32,13 +32,13 @@ model:
   encoder: {kind: gru, dim: 32}
   decoder: {kind: luong, dim: 32}
 training:
-  max_duration: [200 updates]
-  batch: {tokens: 256}
-  optimizer: {kind: adam, lr: 0.01}
+  max_duration: [100 updates]
+  batch: {tokens: 512}
+  optimizer: {kind: adam, lr: 0.02}
   lr_schedule: {kind: constant}
-  validation: {every: 50 updates}
+  validation: {every: 25 updates}
   checkpoints: {keep_last: 2, keep_best: 2}
-  report_every: 100
+  report_every: 50
 search: {kind: beam, beam_size: 4}
 """
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,7 @@
-"""Models in ONNX Runtime: the same probabilities and translations by every search, for each family of decoders."""
+"""Models in ONNX Runtime: the same probabilities and translations by every search, for each family of decoders.
+
+Slow: a quicker export is in tests/cli/test_onnx.py.
+"""
 
 from pathlib import Path
 
@@ -18,9 +21,8 @@ from seq2attn.tokenizers.vocabulary import BOS, PAD
 from tests.support import models as parts
 
 Parts = tuple[str, str, str, str]
-QUICK: Parts = ("gru-forward", "transformer-post-learned", "multi-head-2-groups", "global")
-"""The smallest graphs with a cache; a recurrent decoder is exported in tests/cli/test_onnx.py."""
-OTHERS: list[Parts] = [
+MODELS: list[Parts] = [
+    ("gru-forward", "transformer-post-learned", "multi-head-2-groups", "global"),
     ("gru-forward", "bahdanau-gru", "general-4-heads", "local-m"),
     ("transformer-relative", "transformer-rotary", "multi-head-2-groups", "global"),
     ("gru", "fixed-gru", "none", "none"),
@@ -37,7 +39,7 @@ OTHERS: list[Parts] = [
     ("lstm", "fixed-lstm", "none", "none"),
     ("transformer", "ssru", "multi-head", "global"),
 ]
-"""With QUICK: each encoder, each decoder, each alignment, and a score of each kind."""
+"""Each encoder, each decoder, each alignment, and a score of each kind."""
 LENGTHS = LengthsConfig(max_length=12, min_length=2)
 SEARCHES: list[SearchConfig] = [
     GreedyConfig(kind="greedy", lengths=LENGTHS),
@@ -70,7 +72,8 @@ def export(names: Parts, folder: Path) -> tuple[NativeEngine, OnnxEngine]:
     return native, OnnxEngine(OnnxModel(folder))
 
 
-@pytest.mark.parametrize("names", [QUICK, *(pytest.param(names, marks=pytest.mark.slow) for names in OTHERS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("names", MODELS)
 def test_probabilities_and_translations_are_the_same(names: Parts, tmp_path: Path) -> None:
     native, exported = export(names, tmp_path)
     assert exported.description == "onnx float32"

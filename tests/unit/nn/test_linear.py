@@ -19,6 +19,7 @@ from seq2attn.nn.kernels.linear import (
     prepack_linears,
 )
 from seq2attn.nn.layers import FeedForward, linear_relu
+from seq2attn.nn.packing import Sequences
 from tests.support.models import WORDS, model
 
 NEAR = {"rtol": 1e-4, "atol": 1e-4}
@@ -80,8 +81,8 @@ def test_a_prepacked_model_computes_the_same(decoder):
     prepack_linears(prepacked)
     assert PrepackedLinear in {type(module) for module in prepacked.modules()}
     source, target = torch.randint(4, WORDS, (3, 5)), torch.randint(4, WORDS, (3, 4))
-    mask = torch.ones_like(source, dtype=torch.bool)
+    sequences = Sequences(torch.ones_like(source, dtype=torch.bool))
     with torch.no_grad():
-        ours, theirs = (m.output_projection(m(source, mask, target).hidden) for m in (prepacked, net))
+        ours, theirs = (m.output_projection(m(source, sequences, target).hidden) for m in (prepacked, net))
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert prepacked(source, mask, target).hidden.requires_grad
+    assert prepacked(source, sequences, target).hidden.requires_grad

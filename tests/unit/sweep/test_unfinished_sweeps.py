@@ -9,7 +9,7 @@ import pytest
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets
 from seq2attn.metrics.sacrebleu_metrics import paired_scores
 from seq2attn.sweep.figures import draw_figures
-from seq2attn.sweep.recipe import load_recipe
+from seq2attn.sweep.recipe import Recipe, load_recipe
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_records, write_record
 from seq2attn.sweep.report import write_report
 from seq2attn.sweep.results import reproduced_scores
@@ -17,6 +17,19 @@ from tests.support.recipes import home
 
 WRONG = {("fixed", 1): 2, ("fixed", 2): 10, ("luong", 2): 4}
 """For each finished training, the number of sentences with a wrong translation."""
+SUMMARY = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    monkeypatch.chdir(home(tmp_path / "home"))
+    return load_recipe("configs/reproduce/toy.yaml")
+
+
+@pytest.fixture
+def tests(recipe: Recipe) -> list[EvaluationSet]:
+    experiment = recipe.plan.baseline.experiment
+    return read_sets(experiment.data.test, experiment.evaluation)
 
 
 def result_of(test: EvaluationSet, wrong: int) -> TestSetResult:
@@ -27,17 +40,13 @@ def result_of(test: EvaluationSet, wrong: int) -> TestSetResult:
 
 @pytest.mark.parametrize("finished", [[*WRONG], [("fixed", 2), ("luong", 2)]], ids=["two and one", "one each"])
 def test_gains_are_over_the_seeds_of_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: list[tuple[str, int]]
+    recipe: Recipe, tests: list[EvaluationSet], finished: list[tuple[str, int]]
 ) -> None:
-    monkeypatch.chdir(home(tmp_path / "home"))
     recipe = load_recipe("configs/reproduce/toy.yaml", ["figures=[]"])
-    experiment = recipe.plan.baseline.experiment
-    tests = read_sets(experiment.data.test, experiment.evaluation)
-    summary = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
     for run in recipe.plan.runs:
         if (key := (run.trial.name, run.seed)) in finished:
             run.folder.mkdir(parents=True)
-            write_record(run.folder, RunRecord(summary, {one.name: result_of(one, WRONG[key]) for one in tests}))
+            write_record(run.folder, RunRecord(SUMMARY, {one.name: result_of(one, WRONG[key]) for one in tests}))
     scores = {(one.trial, one.test_set): one for one in reproduced_scores(recipe, read_records(recipe.plan))}
     fixed, luong = scores["fixed", "mixed"], scores["luong", "mixed"]
     assert luong.published_gain == pytest.approx(0.5)
@@ -50,18 +59,13 @@ def test_gains_are_over_the_seeds_of_both(
         assert note in report
 
 
-def test_statistics_and_outcomes_are_over_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_and_outcomes_are_over_all_seeds(recipe: Recipe, tests: list[EvaluationSet]) -> None:
     """Seeds that differ: neither the best nor the widest counts alone, and each row has its own outcome."""
-    monkeypatch.chdir(home(tmp_path / "home"))
-    recipe = load_recipe("configs/reproduce/toy.yaml", ["figures=[]"])
-    experiment = recipe.plan.baseline.experiment
-    tests = read_sets(experiment.data.test, experiment.evaluation)
     wrong = {("fixed", 1): 1, ("fixed", 2): 14, ("luong", 1): 3, ("luong", 2): 18}
-    summary = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
     for run in recipe.plan.runs:
         run.folder.mkdir(parents=True)
         results = {one.name: result_of(one, wrong[run.trial.name, run.seed]) for one in tests}
-        write_record(run.folder, RunRecord(summary, results))
+        write_record(run.folder, RunRecord(SUMMARY, results))
     (test,) = (one for one in tests if one.name == "mixed")
     values, intervals = dict[str, list[float]](), dict[str, list[float]]()
     for (trial, _), number in wrong.items():
@@ -89,14 +93,9 @@ def test_statistics_and_outcomes_are_over_all_seeds(tmp_path: Path, monkeypatch:
     assert scores[1].gain == pytest.approx(fmean(values["luong"]) - fmean(values["fixed"]))
 
 
-def test_each_step_of_a_ladder_is_compared_with_the_one_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(home(tmp_path / "home"))
-    recipe = load_recipe("configs/reproduce/toy.yaml", ["figures=[]"])
-    experiment = recipe.plan.baseline.experiment
-    tests = read_sets(experiment.data.test, experiment.evaluation)
-    summary = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
+def test_each_step_of_a_ladder_is_compared_with_the_one_above(recipe: Recipe, tests: list[EvaluationSet]) -> None:
     records = {
-        trial: {1: RunRecord(summary, {one.name: result_of(one, wrong) for one in tests})}
+        trial: {1: RunRecord(SUMMARY, {one.name: result_of(one, wrong) for one in tests})}
         for trial, wrong in (("first", 18), ("second", 10), ("third", 3))
     }
     published = {trial: {"mixed": score} for trial, score in zip(records, (50.0, 51.0, 53.0), strict=True)}
@@ -108,20 +107,14 @@ def test_each_step_of_a_ladder_is_compared_with_the_one_above(tmp_path: Path, mo
     assert [one.gain for one in scores] == gains and len({*means}) == len(means)
 
 
-def test_figures_are_of_finished_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_of_finished_trainings(recipe: Recipe, tests: list[EvaluationSet], tmp_path: Path) -> None:
     """Alignments are those of the baseline, here the second trial; without one of its trainings there are none."""
-    monkeypatch.chdir(home(tmp_path / "home"))
-    recipe = load_recipe("configs/reproduce/toy.yaml")
     first, baseline = recipe.plan.trials[0].name, recipe.plan.baseline.name
     assert first != baseline
-    experiment = recipe.plan.baseline.experiment
-    tests = read_sets(experiment.data.test, experiment.evaluation)
-    summary = TrainingSummary(9, 5400.0, 9, 1.0, 1, 1, "a machine", "2.13", "2026-11-25")
-    record = RunRecord(summary, {one.name: result_of(one, 1) for one in tests})
+    record = RunRecord(SUMMARY, {one.name: result_of(one, 1) for one in tests})
     figures = draw_figures(recipe, {first: {1: record}, baseline: {}}, tmp_path)
-    assert [*figures] == [f"BLEU by source length, {name}" for name in experiment.data.test]
+    assert [*figures] == [f"BLEU by source length, {name}" for name in recipe.plan.baseline.experiment.data.test]
 
 
-def test_without_a_finished_training_there_is_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(home(tmp_path / "home"))
-    assert "Published: table 1. Ours: none yet." in write_report(load_recipe("configs/reproduce/toy.yaml"))
+def test_without_a_finished_training_there_is_no_score(recipe: Recipe) -> None:
+    assert "Published: table 1. Ours: none yet." in write_report(recipe)
