@@ -11,7 +11,7 @@ from inspect import signature
 import pytest
 
 from seq2attn.config.base import Config
-from tests.support.source_code import FILES, LAYER, ROOT, parse
+from tests.support.source_code import FILES, LAYER, PACKAGE, ROOT, parse
 
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 
@@ -80,6 +80,11 @@ def test_no_test_module_imports_another():
         and not f"{node.module}.".startswith("tests.support.")
     ]
     assert imported == []
+
+
+def test_folders_of_unit_tests_are_those_of_the_package():
+    folders = {path.parent.name for path in (ROOT / "tests/unit").glob("*/test_*.py")}
+    assert folders - {path.name for path in PACKAGE.iterdir()} == {"scripts"}
 
 
 def test_functions_are_short():
