@@ -18,7 +18,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.scoring import score_pairs
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.device import resolve_device
-from seq2attn.search.length_penalty import LengthPenalty
+from seq2attn.search.search import LengthPenalty
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer

@@ -6,12 +6,29 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import torch
 from torch import Tensor
 
-from seq2attn.models.seq2seq import IdPairs, Seq2Seq
+from seq2attn.models.seq2seq import IdPairs
+
+
+class SearchModel(Protocol):
+    """Interface of a model for search: `Seq2Seq`, an ensemble, or an exported model."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of its tensors."""
+
+    def encode_sources(self, sources: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+        """Memory, and the state before the first token, of token ids without EOS."""
+
+    def step(self, ids: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
+        """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""
+
+    def token_log_probs(self, pairs: IdPairs) -> Tensor:
+        """Log-probabilities of the target tokens and EOS of each pair [B, T], by forced decoding; then padding."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +57,7 @@ class Ensemble:
     The logarithm of the mean, not the mean of the logarithms: as in fairseq, and in Sockeye by default.
     """
 
-    models: tuple[Seq2Seq, ...]
+    models: tuple[SearchModel, ...]
 
     @property
     def device(self) -> torch.device:

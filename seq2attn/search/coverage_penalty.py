@@ -5,17 +5,17 @@ Shapes: B sentences, N rows, S source tokens with EOS, L layers, H heads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from seq2attn.errors import UserError
-from seq2attn.models.ensemble import Ensemble
-from seq2attn.models.seq2seq import Seq2Seq
+from seq2attn.models.ensemble import Ensemble, SearchModel
+from seq2attn.models.seq2seq import IdPairs, Seq2Seq
+from seq2attn.search.search import EndScore
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class CoverageModel:
     def step(self, ids: Tensor, state: CoverageState, memory: Any) -> tuple[Tensor, CoverageState]:
         """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state.
 
-        Raises: UserError for a decoder without attention.
+        Raises UserError for a decoder without attention.
         """
         decoded = self.model.decode(ids.unsqueeze(1), state.state, memory, need_weights=True)
         if decoded.cross_attention is None:  # [N, L, H, 1, S]
@@ -60,19 +60,24 @@ class CoverageModel:
         coverage = state.coverage + decoded.cross_attention[:, -1].float().mean(1).squeeze(1)
         return self.model.log_probs(decoded.hidden[:, -1]), CoverageState(decoded.state, coverage)
 
+    def token_log_probs(self, pairs: IdPairs) -> Tensor:
+        """Log-probabilities of the model, which has no state."""
+        return self.model.token_log_probs(pairs)
 
-def with_coverage(model: Any) -> Any:
-    """The model, or each of an ensemble, with `CoverageState`."""
+
+def with_coverage(model: SearchModel, weight: float) -> tuple[SearchModel, EndScore]:
+    """The model, or each of an ensemble, with `CoverageState`; and the penalty [N] of a state, at most 0.
+
+    The penalty is times `weight`, and for an ensemble the mean of those of its models.
+    """
     if isinstance(model, Ensemble):
-        return Ensemble(cast("tuple[Seq2Seq, ...]", tuple(map(CoverageModel, model.models))))
+        members = tuple(_coverage_model(member) for member in model.models)
+        return Ensemble(
+            members
+        ), lambda states: weight / len(states) * reduce(torch.add, (state.penalty for state in states))
+    return _coverage_model(model), lambda state: weight * state.penalty
+
+
+def _coverage_model(model: SearchModel) -> CoverageModel:
+    assert isinstance(model, Seq2Seq), "engines without attention weights refuse the penalty"
     return CoverageModel(model)
-
-
-def weighted_coverage(weight: float) -> Callable[[Any], Tensor]:
-    """The penalty [N] of a state, at most 0, times `weight`; for an ensemble the mean of those of its models."""
-
-    def penalty(state: Any) -> Tensor:
-        states = state if isinstance(state, tuple) else (state,)
-        return weight / len(states) * reduce(torch.add, (one.penalty for one in states))
-
-    return penalty

@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn.search.length_penalty import FREE
+from seq2attn.search.strategies import NEG_INF, Candidates
 
-NEG_INF = float("-inf")
+FREE = -1
+"""Placeholder for any token in a prefix, and after the end of a phrase."""
 
 
 def matched_tokens(tokens: Tensor, phrases: Tensor) -> Tensor:
@@ -34,9 +35,7 @@ def matched_tokens(tokens: Tensor, phrases: Tensor) -> Tensor:
     return torch.where(is_met, lengths, matched)
 
 
-def phrase_continuations(
-    tokens: Tensor, phrases: Tensor, eos: int, log_probs: Tensor, scores: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def phrase_continuations(tokens: Tensor, phrases: Tensor, eos: int, log_probs: Tensor, scores: Tensor) -> Candidates:
     """tokens [b, K, T], phrases [b, C, M], log_probs [b, K, V], scores [b, K] -> parent, token, score, each [b, 2K]
 
     The K continuations that are kept, and those that end, best first; other scores are -inf. Without phrases, they are
@@ -66,7 +65,7 @@ def _next_tokens(phrases: Tensor, matched: Tensor) -> Tensor:
     return phrases.unsqueeze(1).expand(-1, matched.size(1), -1, -1).gather(-1, position).squeeze(-1).clamp(min=0)
 
 
-def _candidates(log_probs: Tensor, scores: Tensor, following: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _candidates(log_probs: Tensor, scores: Tensor, following: Tensor) -> Candidates:
     """The 2K best continuations of each hypothesis and those by `following` [b, K, C], each once, best first: [b, n]"""
     best = log_probs.topk(min(2 * scores.size(1), log_probs.size(-1)), -1).indices
     token = torch.cat([best, following], -1)

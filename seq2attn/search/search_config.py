@@ -13,7 +13,8 @@ from torch import Tensor
 
 from seq2attn.config.base import Config, FieldError, FieldErrors
 from seq2attn.errors import UserError
-from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
+from seq2attn.search.constraints import LengthLimits
+from seq2attn.search.search import LengthPenalty
 from seq2attn.search.strategies import BeamSearch, DiverseBeamSearch, GreedySearch, Sampling, SearchStrategy
 
 MAX_BEAM_SIZE, MAX_LENGTH, MAX_LENGTH_RATIO = 1000, 2**16, 1000

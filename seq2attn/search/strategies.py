@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn.tokenizers.vocabulary import EOS
-
 NEG_INF = float("-inf")
+
+Candidates = tuple[Tensor, Tensor, Tensor]
+"""Parent, token and log-probability of each candidate, [B, C]."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,14 @@ class SearchStrategy(ABC):
         return scores
 
     @abstractmethod
-    def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, log_probs: Tensor, scores: Tensor, eos: int) -> Candidates:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, C]"""
 
 
 class GreedySearch(SearchStrategy):
     """The most likely token at each step. A beam of one differs: it also considers second-best tokens that end."""
 
-    def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, log_probs: Tensor, scores: Tensor, eos: int) -> Candidates:
         """log_probs [B, 1, V], scores [B, 1] -> parent, token, score, each [B, 1]"""
         return topk_continuations(log_probs, scores, 1)
 
@@ -64,7 +65,7 @@ class BeamSearch(SearchStrategy):
         """-inf for all but the first of the K equal hypotheses, so that the beam does not fill with copies."""
         return torch.full_like(scores, NEG_INF).index_fill(1, scores.new_zeros(1, dtype=torch.long), 0.0)
 
-    def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, log_probs: Tensor, scores: Tensor, eos: int) -> Candidates:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, 2K], best first"""
         return topk_continuations(log_probs, scores, 2 * self.beam_size)
 
@@ -79,19 +80,19 @@ class DiverseBeamSearch(BeamSearch):
     groups: int = 1
     penalty: float = 0.5
 
-    def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, log_probs: Tensor, scores: Tensor, eos: int) -> Candidates:
         """log_probs [B*G, K, V], scores [B*G, K] -> parent, token, score, each [B*G, 2K]
 
         Of the 2K candidates with the best penalized scores, the K best that do not end, and those that end, have a
         finite score.
         """
-        parts = list[tuple[Tensor, Tensor, Tensor]]()
+        parts = list[Candidates]()
         log_probs, scores = (x.unflatten(0, (-1, self.groups)) for x in (log_probs, scores))
         taken = torch.zeros_like(log_probs[:, 0, 0])  # [B, V]: hypotheses of earlier groups that take a token
         for group in range(self.groups):
             penalized = log_probs[:, group] - self.penalty * taken.unsqueeze(1)
             parent, token, score = topk_continuations(penalized, scores[:, group], 2 * self.beam_size)
-            continues = token != EOS
+            continues = token != eos
             is_surplus = continues & (continues.cumsum(1) > self.beam_size)
             taken = taken.scatter_add(1, token, (~is_surplus & (score > NEG_INF)).to(taken.dtype))
             log_prob = log_probs[:, group].flatten(1).gather(1, parent * log_probs.size(-1) + token)
@@ -111,7 +112,7 @@ class Sampling(SearchStrategy):
     top_p: float = 1.0
     generator: torch.Generator | None = None
 
-    def __call__(self, log_probs: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, log_probs: Tensor, scores: Tensor, eos: int) -> Candidates:
         """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, K]"""
         probs = self.probabilities(log_probs)
         token = draw_tokens(probs.flatten(0, 1), self.generator).view(scores.shape)
@@ -148,7 +149,7 @@ def draw_tokens(probs: Tensor, generator: torch.Generator | None) -> Tensor:
     return block * BLOCK_SIZE + torch.multinomial(tokens, 1, generator=generator).squeeze(1)
 
 
-def topk_continuations(log_probs: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def topk_continuations(log_probs: Tensor, scores: Tensor, count: int) -> Candidates:
     """log_probs [B, K, V], scores [B, K] -> parent, token, score, each [B, count] or fewer, best first
 
     The best `count` tokens are in the `count` blocks with the highest maxima: only these blocks are searched.

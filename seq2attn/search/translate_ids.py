@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import torch
-from torch import Tensor
 
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.errors import UserError
-from seq2attn.models.seq2seq import IdPairs
+from seq2attn.models.ensemble import SearchModel
 from seq2attn.nn.decoding_state import select_rows
 from seq2attn.nn.device import is_oom_error
 from seq2attn.search.captured_step import CapturedStep
-from seq2attn.search.coverage_penalty import weighted_coverage, with_coverage
-from seq2attn.search.search import Hypotheses, search
+from seq2attn.search.constraints import Constraints
+from seq2attn.search.coverage_penalty import with_coverage
+from seq2attn.search.search import Hypotheses, Scoring, search
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.strategies import Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -53,23 +53,6 @@ NAN_HYPOTHESIS = Hypothesis((), math.nan, math.nan)
 """The only hypothesis of a source for which the model gives no finite log-probabilities."""
 
 
-class SearchModel(Protocol):
-    """Interface of a model for search: `Seq2Seq`, an ensemble, or an exported model."""
-
-    @property
-    def device(self) -> torch.device:
-        """Device of its tensors."""
-
-    def encode_sources(self, sources: TokenIds) -> tuple[Any, Any]:
-        """Memory, and the state before the first token, of token ids without EOS."""
-
-    def step(self, ids: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
-        """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state."""
-
-    def token_log_probs(self, pairs: IdPairs) -> Tensor:
-        """Log-probabilities of the target tokens and EOS of each pair [B, T], by forced decoding; then padding."""
-
-
 def default_batch_tokens(device: torch.device) -> int:
     """Source tokens of a batch on a device, times the hypotheses of each sentence; on a GPU by its memory."""
     if device.type != "cuda":
@@ -94,9 +77,10 @@ def translate_ids(
     hypothesis, and one without finite log-probabilities `NAN_HYPOTHESIS`. The hypotheses of a source begin with its
     prefix, and those of a beam contain its phrases. `cuda_graphs`: capture the step of each batch.
     """
-    strategy = config.build(model.device)
+    strategy, end_score = config.build(model.device), None
     if config.coverage_penalty:
-        model = with_coverage(model)
+        model, end_score = with_coverage(model, config.coverage_penalty)
+    scoring = Scoring(config.lengths.build_penalty(), end_score)
 
     @torch.inference_mode()
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
@@ -111,19 +95,9 @@ def translate_ids(
         if strategy.groups > 1:  # each group is searched as a sentence
             sentences = torch.arange(len(batch), device=model.device).repeat_interleave(strategy.groups)
             memory, state, limits = select_rows((memory, state, limits), sentences)
-        best = search(
-            CapturedStep(model.step) if cuda_graphs else model.step,
-            state,
-            memory,
-            strategy=strategy,
-            limits=limits,
-            bos=BOS,
-            eos=EOS,
-            suppress_tokens=(PAD, BOS),
-            lengths=config.lengths.build_penalty(),
-            no_repeat_ngram_size=config.no_repeat_ngram_size,
-            end_score=weighted_coverage(config.coverage_penalty) if config.coverage_penalty else None,
-        )
+        step = CapturedStep(model.step) if cuda_graphs else model.step
+        constraints = Constraints.from_limits(limits, EOS, (PAD, BOS), config.no_repeat_ngram_size)
+        best = search(step, state, memory, strategy=strategy, constraints=constraints, bos=BOS, scoring=scoring)
         return to_hypotheses(best, strategy.groups)
 
     output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
@@ -152,16 +126,16 @@ def to_hypotheses(best: Hypotheses, groups: int) -> list[list[Hypothesis]]:
     ]
     if groups > 1:
         sentences = (
-            {one.tokens: one for row in parts for one in row}
+            {hypothesis.tokens: hypothesis for row in parts for hypothesis in row}
             for parts in zip(*(rows[group::groups] for group in range(groups)), strict=True)
         )
-        rows = [sorted(sentence.values(), key=lambda one: -one.score) for sentence in sentences]
+        rows = [sorted(sentence.values(), key=lambda hypothesis: -hypothesis.score) for sentence in sentences]
     return [*map(require_finite, rows)]
 
 
 def require_finite(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     """The hypotheses of a source; `NAN_HYPOTHESIS` if there are none, or a score or log-probability is not finite."""
-    values = [value for one in hypotheses for value in (one.score, one.log_prob)]
+    values = [value for hypothesis in hypotheses for value in (hypothesis.score, hypothesis.log_prob)]
     return hypotheses if values and all(map(math.isfinite, values)) else [NAN_HYPOTHESIS]
 
 

@@ -11,15 +11,15 @@ from seq2attn.errors import UserError
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.models.ensemble import Ensemble
-from seq2attn.search.length_penalty import LengthPenalty
-from seq2attn.search.search import block_repeated_ngrams, search
+from seq2attn.search.constraints import block_repeated_ngrams
+from seq2attn.search.search import LengthPenalty
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.strategies import NEG_INF, BeamSearch, DiverseBeamSearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.support.marks import slow_but
 from tests.support.models import DECODERS, EVERY_DECODER, REPRESENTATIVE, WORDS, model
-from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, spread_logits
+from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, search, spread_logits
 
 LENGTHS = LengthsConfig(max_length=7)
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]

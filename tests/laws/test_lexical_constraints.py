@@ -6,16 +6,14 @@ import pytest
 import torch
 
 from seq2attn.inference.engines.native import NativeEngine
-from seq2attn.search.length_penalty import FREE
-from seq2attn.search.lexical_constraints import matched_tokens
-from seq2attn.search.search import search
+from seq2attn.search.lexical_constraints import FREE, matched_tokens
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.search.strategies import BeamSearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.support.marks import covering
 from tests.support.models import EVERY_DECODER, OTHER_DECODERS, WORDS, model
-from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, spread_logits
+from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, search, spread_logits
 
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9], [4, 5, 6]]
 PHRASES = [[[5, 5]], [], [[9, 4, 9], [3], [8, 10]], [[6]], [[7]], []]

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from seq2attn.search.search import Hypotheses, search
+from seq2attn.search.search import Hypotheses
 from seq2attn.search.strategies import BeamSearch, DiverseBeamSearch, GreedySearch, Sampling
 from seq2attn.search.translate_ids import NAN_HYPOTHESIS, to_hypotheses
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from tests.support.searches import limits, markov
+from tests.support.searches import limits, markov, search
 
 
 @pytest.mark.parametrize("first", [1, 3])

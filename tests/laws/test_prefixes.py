@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from seq2attn.inference.engines.native import NativeEngine
-from seq2attn.search.search import search
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.support.marks import covering
 from tests.support.models import EVERY_DECODER, OTHER_DECODERS, WORDS, model
-from tests.support.searches import limits, markov, spread_logits
+from tests.support.searches import limits, markov, search, spread_logits
 
 LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]
 PREFIXES = [[5, 5], [], [9, 4, 3, 8], [6], [7]]

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
-from seq2attn.search.search import search
+from seq2attn.search.constraints import LengthLimits
+from seq2attn.search.search import LengthPenalty
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig
 from seq2attn.search.strategies import (
     NEG_INF,
@@ -22,7 +22,7 @@ from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.support.marks import covering
 from tests.support.models import EVERY_DECODER, OTHER_DECODERS, PAIRS, WORDS, model, sources
-from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, spread_logits
+from tests.support.searches import RULES, enumerate_paths, limits, markov, penalty, search, spread_logits
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_end_of_the_last_sentence_is_detected_one_step_late(seed, monkeypatc
     outputs = []
     for is_synchronous in (True, False):
         steps = []
-        monkeypatch.setitem(search.__wrapped__.__globals__, "is_synchronous", lambda device, same=is_synchronous: same)
+        monkeypatch.setattr("seq2attn.search.search.is_synchronous", lambda device, same=is_synchronous: same)
         monkeypatch.setattr(torch.cuda, "Event", lambda: Mock(spec=["record", "synchronize"]))
         monkeypatch.setattr(torch.cuda, "current_stream", lambda device: device)
         options = {"strategy": BeamSearch(3), "limits": limits(4, 200), "bos": BOS, "eos": EOS, "lengths": RULES[0]}
@@ -248,7 +248,7 @@ def test_top_k_and_top_p_keep_the_most_likely_tokens():
     log_probs = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
     scores, generator = torch.zeros(1, 1), torch.Generator().manual_seed(0)
     sampled = {
-        name: {int(strategy(log_probs, scores)[1]) for _ in range(300)}
+        name: {int(strategy(log_probs, scores, EOS)[1]) for _ in range(300)}
         for name, strategy in {
             "k": Sampling(1, top_k=2, generator=generator),
             "p": Sampling(1, top_p=0.6, generator=generator),
@@ -264,7 +264,7 @@ def test_tokens_are_drawn_with_their_probabilities_from_any_vocabulary(vocab_siz
     logits = 2 * torch.randn(vocab_size)
     logits[::3] = NEG_INF
     strategy = Sampling(count, generator=torch.Generator().manual_seed(0))
-    _, token, score = strategy(logits.log_softmax(0).expand(1, count, -1), torch.zeros(1, count))
+    _, token, score = strategy(logits.log_softmax(0).expand(1, count, -1), torch.zeros(1, count), EOS)
     probabilities = logits.softmax(0)
     expected, drawn = probabilities * count, torch.bincount(token[0], minlength=vocab_size)
     assert drawn.shape == expected.shape and (drawn[::3] == 0).all()

@@ -20,8 +20,7 @@ from seq2attn.nn.kernels.linear import prepack_linears
 from seq2attn.nn.packing import Sequences
 from seq2attn.search import captured_step
 from seq2attn.search.captured_step import CapturedStep
-from seq2attn.search.length_penalty import LengthLimits
-from seq2attn.search.search import search
+from seq2attn.search.constraints import LengthLimits
 from seq2attn.search.strategies import BeamSearch, GreedySearch
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.support.marks import covering, slow_but
@@ -36,6 +35,7 @@ from tests.support.models import (
     targets,
     tensors,
 )
+from tests.support.searches import search
 
 KINDS = [*EVERY_DECODER, *RELATIVE]
 

@@ -4,7 +4,9 @@ import itertools
 
 import torch
 
-from seq2attn.search.length_penalty import LengthLimits, LengthPenalty
+from seq2attn.search.constraints import Constraints, LengthLimits
+from seq2attn.search.search import LengthPenalty, Scoring
+from seq2attn.search.search import search as search_with_constraints
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.support.models import WORDS
 
@@ -13,6 +15,13 @@ RULES = [LengthPenalty(), LengthPenalty("average"), LengthPenalty("average", 0.6
 
 def limits(sentences, max_length, min_length=1):
     return LengthLimits(torch.full((sentences,), min_length), torch.full((sentences,), max_length))
+
+
+def search(step, state, memory, *, strategy, limits, bos, eos, lengths=RULES[0], **options):
+    """A search with its constraints written as options."""
+    constraints, scoring = Constraints.from_limits(limits, eos, **options), Scoring(lengths)
+    settings = {"strategy": strategy, "constraints": constraints, "bos": bos, "scoring": scoring}
+    return search_with_constraints(step, state, memory, **settings)
 
 
 def markov(seed):

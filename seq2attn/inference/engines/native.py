@@ -8,10 +8,11 @@ from typing import Literal, TypeAlias
 import torch
 
 from seq2attn.data.batch_planner import batch_by_length
+from seq2attn.models.ensemble import SearchModel
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.precision import autocast
 from seq2attn.search.search_config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, Phrases, SearchModel, TokenIds, translate_ids
+from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds, translate_ids
 
 SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 

@@ -14,9 +14,10 @@ from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.onnx_engine import OnnxEngine
 from seq2attn.models import Seq2Seq
+from seq2attn.models.ensemble import SearchModel
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, SearchModel, TokenIds
+from seq2attn.search.translate_ids import Hypothesis, TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.support.exported_runs import make_run
 from tests.support.marks import slow_but

@@ -1,0 +1,142 @@
+"""Constraints of translations: length limits, forbidden tokens, forced prefixes, phrases, and repeated n-grams.
+
+Shapes: b active sentences of B, K hypotheses per sentence, L tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from seq2attn.nn.decoding_state import map_tensors, select_rows
+from seq2attn.search.lexical_constraints import FREE, phrase_continuations
+from seq2attn.search.strategies import NEG_INF, Candidates, SearchStrategy
+
+
+@dataclass(frozen=True)
+class LengthLimits:
+    """Minimum and maximum length of each translation, including EOS, its prefix and phrases."""
+
+    min_length: Tensor  # [B] long, at least 1
+    max_length: Tensor  # [B] long, at least `min_length`
+    prefix: Tensor | None = None  # [B, P] long, the first tokens; FREE after a shorter prefix
+    phrases: Tensor | None = None  # [B, C, M] long, tokens that it contains; FREE after a shorter phrase
+
+    def with_prefixes(self, prefixes: Sequence[Sequence[int]]) -> LengthLimits:
+        """The same with a prefix for each sentence, and a maximum length of at least the prefix and EOS."""
+        width = max(map(len, prefixes), default=0)
+        if not width:
+            return self
+        prefix = torch.tensor([[*ids, *[FREE] * (width - len(ids))] for ids in prefixes])
+        return LengthLimits(self.min_length, torch.maximum(self.max_length, (prefix != FREE).sum(1) + 1), prefix)
+
+    def with_phrases(self, phrases: Sequence[Sequence[Sequence[int]]]) -> LengthLimits:
+        """The same with phrases for each sentence, and a maximum length of at least prefix, phrases and EOS."""
+        width, longest = max(map(len, phrases)), max((len(ids) for row in phrases for ids in row), default=0)
+        if not width:
+            return self
+        padded = torch.full((len(phrases), width, longest), FREE)
+        for row, sentence in enumerate(phrases):
+            for number, ids in enumerate(sentence):
+                padded[row, number, : len(ids)] = torch.tensor(ids)
+        count = (padded != FREE).sum((1, 2)) + (0 if self.prefix is None else (self.prefix != FREE).sum(1))
+        return replace(self, max_length=torch.maximum(self.max_length, count + 1), phrases=padded)
+
+    def to(self, device: torch.device) -> LengthLimits:
+        """The same on a device."""
+        return map_tensors(lambda tensor: tensor.to(device), self)
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Constraints on the tokens of all active sentences.
+
+    Tokens that are not allowed get a log-probability of -inf before candidates are selected: replacing selected tokens
+    afterwards would put duplicate hypotheses into the beam.
+    """
+
+    limits: LengthLimits  # of the active sentences
+    forbidden: Tensor  # ids
+    eos: int
+    last_too_early: int  # up to this step some sentence must not end
+    first_forced_end: int  # from this step on some sentence must end
+    max_length: int
+    no_repeat_ngram_size: int | None
+
+    @classmethod
+    def from_limits(
+        cls,
+        limits: LengthLimits,
+        eos: int,
+        suppress_tokens: tuple[int, ...] = (),
+        no_repeat_ngram_size: int | None = None,
+    ) -> Constraints:
+        """Constraints of a search; `suppress_tokens` never occur, and no n-gram of this size occurs twice."""
+        forbidden = torch.tensor(suppress_tokens, dtype=torch.long, device=limits.max_length.device)
+        bounds = torch.stack([limits.min_length.max() - 1, limits.max_length.min(), limits.max_length.max()])
+        last_too_early, first_forced_end, max_length = bounds.tolist()  # read from the device once
+        return cls(limits, forbidden, eos, last_too_early, first_forced_end, max_length, no_repeat_ngram_size)
+
+    def select_rows(self, rows: Tensor) -> Constraints:
+        """The constraints of the sentences `rows`."""
+        return replace(self, limits=select_rows(self.limits, rows))
+
+    def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
+        """Log-probabilities [b, K or 1, V] of the token after `tokens` [b, K, T] under all constraints.
+
+        Works in place.
+        """
+        for process in (self._forbid_tokens, self._limit_length, self._force_prefix, self._block_ngrams):
+            log_probs = process(log_probs, tokens)
+        return log_probs
+
+    def select(self, strategy: SearchStrategy, log_probs: Tensor, scores: Tensor, tokens: Tensor) -> Candidates:
+        """Candidates of the strategy among all continuations of `tokens` [b, K, T]; with phrases, those that can."""
+        if self.limits.phrases is None:
+            return strategy(log_probs, scores, self.eos)
+        return phrase_continuations(tokens, self.limits.phrases, self.eos, log_probs, scores)
+
+    def _forbid_tokens(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
+        return log_probs.index_fill_(-1, self.forbidden, NEG_INF)
+
+    def _limit_length(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
+        step, end = tokens.size(-1) + 1, log_probs[..., self.eos]
+        if step <= self.last_too_early:
+            end.masked_fill_((step < self.limits.min_length).unsqueeze(1), NEG_INF)
+        if step >= self.first_forced_end:
+            end_log_probs = end.clone()
+            log_probs.masked_fill_((step >= self.limits.max_length)[:, None, None], NEG_INF)
+            end.copy_(end_log_probs)
+        return log_probs
+
+    def _force_prefix(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
+        prefix, position = self.limits.prefix, tokens.size(-1)
+        if prefix is None or position >= prefix.size(1):
+            return log_probs
+        token = prefix[:, position, None, None]
+        index = token.clamp(min=0).expand(-1, log_probs.size(1), -1)
+        forced = torch.full_like(log_probs, NEG_INF).scatter(-1, index, log_probs.gather(-1, index))
+        return torch.where(token == FREE, log_probs, forced)
+
+    def _block_ngrams(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
+        size = self.no_repeat_ngram_size
+        return log_probs if size is None else block_repeated_ngrams(log_probs, tokens, size)
+
+
+def block_repeated_ngrams(log_probs: Tensor, tokens: Tensor, size: int) -> Tensor:
+    """log_probs [b, K, V] with -inf for tokens that would repeat an n-gram of the hypotheses `tokens` [b, K, T].
+
+    A hypothesis that could not be continued otherwise is left as it is, for example where a prefix is forced
+    (Paulus et al. 2018, section 2.5; `no_repeat_ngram_size` of Hugging Face).
+    """
+    if tokens.size(-1) < size:
+        return log_probs
+    ngrams = tokens.unfold(-1, size, 1)  # [b, K, T - size + 1, size]
+    last = tokens[..., tokens.size(-1) - size + 1 :]
+    is_repeated = (ngrams[..., :-1] == last.unsqueeze(-2)).all(-1)
+    bounds = torch.full_like(is_repeated, float("inf"), dtype=log_probs.dtype).masked_fill(is_repeated, NEG_INF)
+    blocked = log_probs.scatter_reduce(-1, ngrams[..., -1], bounds, "amin")
+    return torch.where((blocked == NEG_INF).all(-1, keepdim=True), log_probs, blocked)
