@@ -12,7 +12,7 @@ from torch import Tensor
 from seq2attn.attention.align_functions import AlignmentFunction, GlobalAlignment
 from seq2attn.attention.base import Memory, QueryInfo
 from seq2attn.attention.scores import DotScore, ScoreFunction, repeat_kv
-from seq2attn.nn.kernels.varlen import varlen_attention
+from seq2attn.nn.kernels.varlen import padded_attention, varlen_attention
 from seq2attn.nn.packing import SequenceLayout
 
 UNFUSED_MAX_SCORES = 64 * 64
@@ -52,17 +52,10 @@ def varlen_context(q: Tensor, memory: Memory, layout: SequenceLayout, *, causal:
     """q [1, H, M, d] of packed sentences -> the context [1, H, M, v], each query's of its own sentence."""
     assert memory.layout is not None, "the source of packed targets is packed too"
     keys, values = repeat_kv(memory.keys, q.size(1)), repeat_kv(memory.values, q.size(1))
-    return varlen_attention(
-        q,
-        keys,
-        values,
-        layout,
-        memory.layout,
-        causal=causal,
-        bias=memory.bias,
-        dropout=dropout,
-        padded=q.device.type == "cpu",
-    )
+    layouts = layout, memory.layout
+    if q.device.type == "cpu" or memory.bias is not None:
+        return padded_attention(q, keys, values, layouts, causal=causal, bias=memory.bias, dropout=dropout)
+    return varlen_attention(q, keys, values, layouts, causal=causal, dropout=dropout)
 
 
 def expand_mask(memory: Memory, queries: int, *, causal: bool) -> Tensor:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -16,7 +16,7 @@ from seq2attn.models.ensemble import SearchModel
 from seq2attn.nn.decoding_state import select_rows
 from seq2attn.nn.device import is_oom_error
 from seq2attn.search.captured_step import CapturedStep
-from seq2attn.search.constraints import Constraints
+from seq2attn.search.constraints import Constraints, LengthLimits
 from seq2attn.search.coverage_penalty import with_coverage
 from seq2attn.search.search import Hypotheses, Scoring, search
 from seq2attn.search.search_config import SearchConfig
@@ -74,9 +74,10 @@ def translate_ids(
     """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
     A batch has at most `budget` source tokens, with padding, times the beam size. An empty source has one empty
-    hypothesis, and one without finite log-probabilities `NAN_HYPOTHESIS`. The hypotheses of a source begin with its
-    prefix, and those of a beam contain its phrases. `cuda_graphs`: capture the step of each batch.
+    hypothesis, and one without finite log-probabilities `NAN_HYPOTHESIS`. Hypotheses begin with the prefix, and those
+    of a beam contain the phrases. `cuda_graphs`: capture the step of each batch.
     """
+    prefixes, phrases = prefixes or [()] * len(sources), phrases or [()] * len(sources)
     strategy, end_score = config.build(model.device), None
     if config.coverage_penalty:
         model, end_score = with_coverage(model, config.coverage_penalty)
@@ -84,33 +85,39 @@ def translate_ids(
 
     @torch.inference_mode()
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
-        batch = [sources[row] for row in rows]
-        limits = config.lengths.limits(torch.tensor([len(source) for source in batch]))
-        if prefixes:
-            limits = limits.with_prefixes([prefixes[row] for row in rows])
-        if phrases:
-            limits = limits.with_phrases([phrases[row] for row in rows])
-        memory, state = model.encode_sources(batch)
-        limits = limits.to(model.device)
-        if strategy.groups > 1:  # each group is searched as a sentence
-            sentences = torch.arange(len(batch), device=model.device).repeat_interleave(strategy.groups)
-            memory, state, limits = select_rows((memory, state, limits), sentences)
+        limits = config.lengths.limits(torch.tensor([len(sources[row]) for row in rows]))
+        limits = limits.with_prefixes([prefixes[row] for row in rows]).with_phrases([phrases[row] for row in rows])
+        memory, state, limits = _encode(model, [sources[row] for row in rows], limits, strategy.groups)
         step = CapturedStep(model.step) if cuda_graphs else model.step
         constraints = Constraints.from_limits(limits, EOS, (PAD, BOS), config.no_repeat_ngram_size)
         best = search(step, state, memory, strategy=strategy, constraints=constraints, bos=BOS, scoring=scoring)
         return to_hypotheses(best, strategy.groups)
 
+    is_parallel = model.device.type == "cpu" and not isinstance(strategy, Sampling)  # sampling uses one generator
+    batches = _plan_batches(sources, config.num_hypotheses, budget, is_parallel=is_parallel)
+    results = map_parallel(translate, batches) if is_parallel else map(translate, batches)
     output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
-    sequential = model.device.type != "cpu" or isinstance(strategy, Sampling)  # sampling uses one generator
-    if not sequential and torch.get_num_threads() > 1:
-        num_tokens = config.num_hypotheses * sum(len(source) + 1 for source in sources)
-        budget = min(budget, max(MIN_BATCH_TOKENS, num_tokens // (2 * torch.get_num_threads())))
-    batches = batch_by_length(sources, max(1, budget // config.num_hypotheses))
-    results = map(translate, batches) if sequential else map_parallel(translate, batches)
     for rows, batch in zip(batches, results, strict=True):
         for row, hypotheses in zip(rows, batch, strict=True):
             output[row] = hypotheses
     return output
+
+
+def _encode(model: SearchModel, sources: TokenIds, limits: LengthLimits, groups: int) -> tuple[Any, Any, LengthLimits]:
+    """Memory, state and limits of each row of a search: a sentence, or one of its `groups` of hypotheses."""
+    memory, state = model.encode_sources(sources)
+    sentences = torch.arange(len(sources), device=model.device).repeat_interleave(groups)
+    parts = memory, state, limits.to(model.device)
+    return parts if groups == 1 else select_rows(parts, sentences)
+
+
+def _plan_batches(sources: TokenIds, num_hypotheses: int, budget: int, *, is_parallel: bool) -> list[list[int]]:
+    """Rows of each batch, at least two for each thread if the text is long enough."""
+    threads = torch.get_num_threads()
+    if is_parallel and threads > 1:
+        num_tokens = num_hypotheses * sum(len(source) + 1 for source in sources)
+        budget = min(budget, max(MIN_BATCH_TOKENS, num_tokens // (2 * threads)))
+    return batch_by_length(sources, max(1, budget // num_hypotheses))
 
 
 def to_hypotheses(best: Hypotheses, groups: int) -> list[list[Hypothesis]]:

@@ -9,7 +9,7 @@ from seq2attn.attention.entmax import masked_entmax
 from seq2attn.nn.kernels.additive import additive_scores
 from seq2attn.nn.kernels.cross_entropy import linear_cross_entropy
 from seq2attn.nn.kernels.rnn_cells import FUSED_CELLS
-from seq2attn.nn.kernels.varlen import varlen_attention
+from seq2attn.nn.kernels.varlen import padded_attention, varlen_attention
 from seq2attn.nn.packed_rnn import run_rnn
 from seq2attn.nn.packing import SequenceLayout
 from tests.support.gpu import BFLOAT16, DEVICE, FLOAT32, MARKS, exact
@@ -64,7 +64,8 @@ def test_attention_within_sentences_of_many_lengths(kind, width, causal):
 
     def attend(q, k, v):
         here = [part.map_tensors(lambda x: x.to(q.device)) for part in layout]
-        return varlen_attention(q, k, v, *here, causal=causal, padded=q.device.type == "cpu")
+        attention = padded_attention if q.device.type == "cpu" else varlen_attention
+        return attention(q, k, v, here, causal=causal)
 
     assert_near(attend, inputs, kind)
 

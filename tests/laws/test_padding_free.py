@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seq2attn.data.collate import collate
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.nn.kernels.varlen import varlen_attention
+from seq2attn.nn.kernels.varlen import padded_attention, varlen_attention
 from seq2attn.nn.packing import SequenceLayout
 from tests.support import models as parts
 from tests.support.packed_models import ATTENTIONS, KINDS, PAIRS, SSRU, config, loss_and_gradients, objective
@@ -65,13 +65,13 @@ def reference(q, k, v, query_layout, key_layout, *, causal=False):
     return torch.cat(outputs, 2)
 
 
-@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("attend", [padded_attention, varlen_attention])
 @pytest.mark.parametrize("widths", [(8, 8), (5, 3)])
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_queries_attend_to_their_own_sentence(padded, widths):
+def test_queries_attend_to_their_own_sentence(attend, widths):
     """Also without padding, as on a GPU."""
     q, k, v, *layouts = inputs(*widths)
-    context, expected = varlen_attention(q, k, v, *layouts, padded=padded), reference(q, k, v, *layouts)
+    context, expected = attend(q, k, v, layouts, causal=False), reference(q, k, v, *layouts)
     torch.testing.assert_close(context, expected)
     gradients = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (context, expected))
     for ours, theirs in zip(*gradients, strict=True):
@@ -81,7 +81,7 @@ def test_queries_attend_to_their_own_sentence(padded, widths):
 def test_causal_attention_is_to_earlier_positions_only():
     q, k, v, _, layout = inputs()
     q = torch.cat([q, q[:, :, :1]], 2)
-    context = varlen_attention(q, k, v, layout, layout, causal=True, padded=True)
+    context = padded_attention(q, k, v, (layout, layout), causal=True)
     torch.testing.assert_close(context, reference(q, k, v, layout, layout, causal=True))
 
 

@@ -17,36 +17,38 @@ HEAD_DIM_MULTIPLE, MAX_HEAD_DIM = 8, 256
 """FlashAttention needs one width of a head for keys and values: a multiple of the one, at most the other."""
 
 
+Layouts = tuple[SequenceLayout, SequenceLayout]
+"""Layouts of the queries and of the keys."""
+
+
+def padded_attention(
+    q: Tensor, k: Tensor, v: Tensor, layouts: Layouts, *, causal: bool, bias: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """softmax(q . k / sqrt(d)) v as of `varlen_attention`, by padding for a kernel.
+
+    There is no fast variable-length kernel for a CPU, nor for a bias [B or 1, H, L, L']: of the scores of padded
+    sentences, minus infinity for keys that a query does not attend to.
+    """
+    query_layout, key_layout = layouts
+    mask = None if causal else key_layout.padding_mask()
+    if bias is not None:
+        mask, causal = bias.to(q.dtype), False
+    padded = query_layout.pad(q), key_layout.pad(k), key_layout.pad(v)
+    return query_layout.unpad(F.scaled_dot_product_attention(*padded, mask, dropout, is_causal=causal))
+
+
 def varlen_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    query_layout: SequenceLayout,
-    key_layout: SequenceLayout,
-    *,
-    causal: bool = False,
-    bias: Tensor | None = None,
-    dropout: float = 0.0,
-    padded: bool,
+    q: Tensor, k: Tensor, v: Tensor, layouts: Layouts, *, causal: bool, dropout: float = 0.0
 ) -> Tensor:
     """softmax(q . k / sqrt(d)) v over the keys of the query's sentence (Vaswani et al. 2017, eq. 1).
 
-    q [1, H, M, d], packed by `query_layout`; k and v [1, H, M', d or v], packed by `key_layout` -> [1, H, M, v].
-    `causal`: keys and queries are of the same tokens, and each query attends up to its own position. `bias`
-    [B or 1, H, L, L']: of the scores of padded sentences, minus infinity for keys that a query does not attend to.
+    q [1, H, M, d], k and v [1, H, M', d or v], packed by `layouts` -> [1, H, M, v]. `causal`: keys and queries are of
+    the same tokens, and each query attends up to its own position.
 
-    `padded`: pad for the kernel, as there is no fast variable-length kernel for a CPU, nor for a bias. On a GPU,
-    FlashAttention is used for 16 bits, and otherwise that of xFormers, through nested tensors, which take more time on
-    the host.
+    On a GPU, FlashAttention is used for 16 bits, and otherwise that of xFormers, through nested tensors, which take
+    more time on the host.
     """
-    if padded or bias is not None:
-        mask = None if causal else key_layout.padding_mask()
-        if bias is not None:
-            mask, causal = bias.to(q.dtype), False
-        context = F.scaled_dot_product_attention(
-            query_layout.pad(q), key_layout.pad(k), key_layout.pad(v), mask, dropout, is_causal=causal
-        )
-        return query_layout.unpad(context)
+    query_layout, key_layout = layouts
     dim = -(-max(q.size(-1), v.size(-1)) // HEAD_DIM_MULTIPLE) * HEAD_DIM_MULTIPLE
     dtype, scale = autocast_dtype(q.device) or q.dtype, q.size(-1) ** -0.5
     q, k, packed_v = (_widen(x.to(dtype), dim) for x in (q, k, v))
