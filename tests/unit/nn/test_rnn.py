@@ -11,6 +11,7 @@ from seq2attn.decoders.bridge import Bridge
 from seq2attn.decoders.fixed_context import FixedContextDecoder, FixedContextDecoderConfig
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
+from seq2attn.nn.packing import Sequences
 from seq2attn.nn.stacked_rnn import InputFedRNN, stack_layer_states, unstack_layer_states
 from tests.support.models import OWN_EMBEDDINGS, PAIRS, model, rand, shuffled
 
@@ -58,7 +59,7 @@ def test_the_encoder_is_torchs_on_each_sentence(kind, layers, bidirectional):
     rnn = CELLS[kind](TOKEN, DIM // (1 + bidirectional), layers, bidirectional=bidirectional).double()
     rnn.load_state_dict(encoder.rnn.state_dict())
     lengths, x = (4, 1, 7), rand(3, 7, TOKEN)
-    encoded = encoder(x, torch.arange(7) < torch.tensor(lengths)[:, None])
+    encoded = encoder(x, Sequences(torch.arange(7) < torch.tensor(lengths)[:, None]))
     assert encoded.keys is encoded.values
     for row, n in enumerate(lengths):
         outputs, final = rnn(x[row, :n])
