@@ -42,6 +42,7 @@ def sentence(order: str, parts: dict[str, list[str]], indices: tuple[int, ...]) 
     return order.format(**{name: words[index] for (name, words), index in zip(parts.items(), indices, strict=True)})
 
 
+@pytest.mark.slow
 def test_a_small_model_learns_a_toy_language(invoke: Invoke, tmp_path: Path) -> None:
     points = list(product(range(3), repeat=len(PARTS)))
     chinese = [sentence("{when}，{who}{did}{what}。", CHINESE, point) for point in points]

@@ -34,6 +34,7 @@ def test_a_small_model_is_verified(corpus, monkeypatch):
     assert not list(corpus.glob("seq2attn-*"))
 
 
+@pytest.mark.slow
 def test_sigterm_ends_its_training_too(corpus, tmp_path):
     config = corpus / "small.yaml"
     config.write_text(yaml.safe_dump(content(corpus, "small", max_duration=["1 hour"])))

@@ -39,6 +39,7 @@ def test_a_transformer_is_one_graph_for_all_sizes(packed, decoder):
 
 
 @pytest.mark.usefixtures("without_recompiles")
+@pytest.mark.slow
 def test_validation_compiles_nothing(corpus, monkeypatch):
     """Without gradients, or with padded batches, the model would be compiled again."""
     compile_ = torch.nn.Module.compile

@@ -16,6 +16,7 @@ from seq2attn.tokenizers.vocabulary import BOS, Vocabulary
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.train import train
+from tests.support.marks import slow_but
 from tests.support.trainings import (
     BAHDANAU,
     MODELS,
@@ -106,7 +107,7 @@ def test_excluded_parts_keep_their_initial_values_and_frozen_ones_are_not_traine
     assert {name for name in frozen if torch.equal(frozen[name], expected[name])} == of_parts
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "transformer"])
+@pytest.mark.parametrize("kind", slow_but(["recurrent"], ["recurrent", "transformer"]))
 def test_each_part_can_be_frozen(corpus, kind):
     """The other parts learn as if nothing were frozen, in the first update: their gradients are the same."""
     sgd = {"optimizer": {"kind": "sgd", "lr": 0.1}, "max_grad_norm": None, "max_duration": ["1 update"]}

@@ -29,8 +29,6 @@ from tests.support.trainings import (
     trained,
 )
 
-QUICK = ("recurrent, moving average", "transformer, bpe-dropout, plateau")
-
 
 def train_in_sessions(folder, run, **options):
     """A training that is interrupted after every update. Returns the run and the number of interruptions."""
@@ -47,7 +45,7 @@ def train_in_sessions(folder, run, **options):
     raise AssertionError("no progress")
 
 
-@pytest.mark.parametrize("name", slow_but(QUICK, CASES))
+@pytest.mark.parametrize("name", slow_but(("recurrent, moving average",), CASES))
 def test_a_training_interrupted_after_every_update_equals_an_uninterrupted_one(corpus, name):
     options = {"tokenizer": WORD_TOKENIZERS, **PLAIN, **CASES[name]}
     whole = trained(corpus, "whole", **options)
