@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import DataError
-from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 
 MIN_FILL = 0.7
 """Fill of a batch from which on a longer pair starts a new one: less padding, a few batches more."""
@@ -19,20 +18,29 @@ Indices: TypeAlias = NDArray[np.int64]
 
 
 def plan_batches(
-    lengths: NDArray[np.int64], *, tokens: int, seed: int, epoch: int, rank: int = 0, world: int = 1
+    lengths: NDArray[np.int64],
+    *,
+    tokens: int,
+    seed: int,
+    epoch: int,
+    rank: int = 0,
+    num_ranks: int = 1,
+    row_multiple: int = 1,
 ) -> list[Indices]:
-    """The batches of an epoch for one of `world` processes: a function of its arguments alone.
+    """The batches of an epoch for one of `num_ranks` processes: a function of its arguments alone.
 
     `lengths` is [pairs, 2]. Every pair is in one batch of one rank. Rows times the longest sequence (with EOS) of
     either side are at most `tokens`, except for a single pair that is longer. All ranks get the same number of
-    batches: if necessary, the batches with the most rows are halved.
+    batches: if necessary, the batches with the most rows are halved. Large batches have a multiple of `row_multiple`
+    rows.
 
-    Raises: DataError when there are fewer pairs than ranks.
+    Raises DataError when there are fewer pairs than ranks.
     """
     random = np.random.default_rng([seed, epoch])
     order = _length_order(lengths, random)
-    batches = _split_for_ranks(_split_by_tokens(order, lengths.max(axis=1)[order] + 1, tokens), world)
-    return [batches[index] for index in random.permutation(len(batches))[rank::world]]
+    widths = lengths.max(axis=1)[order] + 1
+    batches = _split_for_ranks(_split_by_tokens(order, widths, tokens, row_multiple), num_ranks)
+    return [batches[index] for index in random.permutation(len(batches))[rank::num_ranks]]
 
 
 def padding_ratio(lengths: NDArray[np.int64], batches: Sequence[Indices]) -> float:
@@ -50,17 +58,14 @@ def _length_order(lengths: NDArray[np.int64], random: np.random.Generator) -> In
     return np.lexsort((random.random(len(lengths)), np.where(is_ascending, difference, -difference), longer))
 
 
-def _split_by_tokens(order: Indices, widths: NDArray[np.int64], tokens: int) -> list[Indices]:
-    """Consecutive runs of `order` whose rows times the largest width are at most `tokens`; `widths` ascend.
-
-    Large batches have a multiple of `ROW_MULTIPLE` rows, as oneDNN prefers.
-    """
+def _split_by_tokens(order: Indices, widths: NDArray[np.int64], tokens: int, row_multiple: int) -> list[Indices]:
+    """Consecutive runs of `order` whose rows times the largest width are at most `tokens`; `widths` ascend."""
     batches, start, previous_width = [], 0, 0
     for index, width in enumerate(widths.tolist()):
         rows = index - start
         is_full = width > previous_width and rows * previous_width >= MIN_FILL * tokens
         if rows and (is_full or (rows + 1) * width > tokens):
-            rest = rows % ROW_MULTIPLE if rows >= 2 * ROW_MULTIPLE else 0
+            rest = rows % row_multiple if rows >= 2 * row_multiple else 0
             end = index - rest if (rest + 1) * width <= tokens else index
             batches.append(order[start:end])
             start = end
@@ -68,16 +73,16 @@ def _split_by_tokens(order: Indices, widths: NDArray[np.int64], tokens: int) -> 
     return [*batches, order[start:]]
 
 
-def _split_for_ranks(batches: list[Indices], world: int) -> list[Indices]:
-    """Batches whose number is a multiple of `world`, by halving those with the most rows."""
+def _split_for_ranks(batches: list[Indices], num_ranks: int) -> list[Indices]:
+    """Batches whose number is a multiple of `num_ranks`, by halving those with the most rows."""
     heap = [(-len(batch), number) for number, batch in enumerate(batches)]
     heapq.heapify(heap)
     batches = list(batches)
-    while len(batches) % world:
+    while len(batches) % num_ranks:
         rows, number = heap[0]
         if rows == -1:
             raise DataError(
-                f"{len(batches)} batches of one pair each cannot be divided equally among {world} processes: "
+                f"{len(batches)} batches of one pair each cannot be divided equally among {num_ranks} processes: "
                 f"allow more tokens in a batch, use fewer processes or more text"
             )
         batches[number], rest = np.array_split(batches[number], 2)

@@ -32,9 +32,3 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
         """embedded [B, S, E]; `need_weights` has no effect on encoders without self-attention"""
-
-
-def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """x [B, S, D], mask [B, S] -> mean over the tokens [B, 1, D]"""
-    is_token = mask.unsqueeze(-1)
-    return x.masked_fill(~is_token, 0.0).sum(1, keepdim=True) / is_token.sum(1, keepdim=True)

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from seq2attn.attention.scores import split_heads
 from seq2attn.config.base import Config, FieldError, InputPath, NumLayers
 from seq2attn.config.plugin import fill_in
-from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
+from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import FILE_HINT, read_object
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_specs, read_hf_tensors, validate_fields
 from seq2attn.nn.initialization import initialize_parameters
+from seq2attn.nn.layers import masked_mean
 from seq2attn.nn.packing import Sequences
 from seq2attn.tokenizers.vocabulary import EOS, PAD
 from seq2attn.tokenizers.wordpiece import check_dependency, resolve_folder

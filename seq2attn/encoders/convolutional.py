@@ -13,10 +13,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config, FieldError, NumLayers
-from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
+from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.kernels.linear import Linear
-from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding
+from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding, masked_mean
 from seq2attn.nn.packing import Sequences
 
 SQRT_HALF = 0.5**0.5

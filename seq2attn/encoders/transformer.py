@@ -13,7 +13,7 @@ from seq2attn.attention.attention import Attention, ValueProjection
 from seq2attn.attention.relative_positions import RelativePositionBias
 from seq2attn.attention.scores import MultiHeadScoreConfig, check_kv_heads
 from seq2attn.config.base import Config, FieldError, NumLayers, Rule
-from seq2attn.encoders.base import Encoder, EncoderOutput, masked_mean
+from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import (
     Activation,
@@ -25,6 +25,7 @@ from seq2attn.nn.layers import (
     NoPositionEncoding,
     ResidualConnection,
     SinusoidalPositionEncoding,
+    masked_mean,
 )
 from seq2attn.nn.packing import Sequences
 

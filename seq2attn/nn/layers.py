@@ -217,3 +217,9 @@ class NoPositionEncoding(nn.Module):
     def forward(self, position: Tensor) -> Tensor:
         """[...] -> []"""
         return torch.zeros((), device=position.device)
+
+
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
+    """x [B, S, D], mask [B, S] -> mean over the tokens [B, 1, D]"""
+    is_token = mask.unsqueeze(-1)
+    return x.masked_fill(~is_token, 0.0).sum(1, keepdim=True) / is_token.sum(1, keepdim=True)

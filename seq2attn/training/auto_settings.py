@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.optim.lr_schedules import resolve_schedule, total_updates, warmup_updates
 from seq2attn.search.search_config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.distributed import DistributedContext
@@ -120,8 +121,15 @@ def plan_updates(
     """The updates of an epoch in this process, a function of the arguments only."""
     num_micro_batches = training.batch.num_micro_batches(distributed.device, training.precision)
     tokens = training.batch.require_tokens() // num_micro_batches
-    rank, num_ranks = distributed.rank, distributed.size
-    rows = plan_batches(lengths, tokens=tokens, seed=training.seed, epoch=epoch, rank=rank, world=num_ranks)
+    rows = plan_batches(
+        lengths,
+        tokens=tokens,
+        seed=training.seed,
+        epoch=epoch,
+        rank=distributed.rank,
+        num_ranks=distributed.size,
+        row_multiple=ROW_MULTIPLE,
+    )
     size = num_micro_batches * training.batch.gradient_accumulation
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 

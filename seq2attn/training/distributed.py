@@ -1,24 +1,35 @@
-"""Data-parallel training in several processes, started by torchrun; a single process is a group of one."""
+"""Processes of a training: data-parallel ones of torchrun, or a group of one, and requests to end them."""
 
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seq2attn.config.duration import Duration
 from seq2attn.errors import UserError
 from seq2attn.nn.device import resolve_device
 
 HOST_TIMEOUT = timedelta(days=1)
 """Longest wait of one process for what another does alone, such as the preparation of a large corpus."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+EX_TEMPFAIL = 75
+"""Exit code at the time limit, from sysexits.h: a batch queue can start the command again."""
+REPEAT_WINDOW = 1.0
+"""Seconds in which a second signal counts as the first: `timeout` and batch queues signal both process and group."""
 
 
 @dataclass(frozen=True)
@@ -123,3 +134,46 @@ def init_distributed(device: torch.device) -> Iterator[DistributedContext]:
         yield DistributedContext(rank, size, device, dist.new_group(backend="gloo", timeout=HOST_TIMEOUT))
     finally:
         dist.destroy_process_group()
+
+
+class StopRequest:
+    """A request to end this session. As a context it records signals; a second signal exits at once."""
+
+    def __init__(self, time_limit: Duration | None = None) -> None:
+        self._deadline = None if time_limit is None else time.monotonic() + time_limit.seconds
+        self._signal: int | None = None
+        self._signal_time = 0.0
+        self._previous_handlers: dict[int, Any] = {}
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code for the reason; 0 without a request."""
+        if self._signal is not None:
+            return 128 + self._signal
+        return EX_TEMPFAIL if self._deadline is not None and time.monotonic() >= self._deadline else 0
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # only there handlers can be set
+            is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            recorded = [number for number in SIGNALS if not (is_nohup and number == signal.SIGHUP)]
+            self._previous_handlers = {number: signal.signal(number, self._record) for number in recorded}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, handler)
+
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._signal is None:
+            self._signal, self._signal_time = number, now
+        elif now - self._signal_time > REPEAT_WINDOW:
+            # Files are written under temporary names, so nothing needs to be cleaned up.
+            with suppress(OSError):  # the terminal may be closed
+                print(f"\n{stop_reason(128 + number)} again: exiting", file=sys.stderr, flush=True)
+            os._exit(128 + number)
+
+
+def stop_reason(code: int) -> str:
+    """The signal or config key behind an exit code."""
+    return "training.time_limit" if code == EX_TEMPFAIL else signal.Signals(code - 128).name

@@ -23,8 +23,7 @@ from seq2attn.nn.device import is_oom_error
 from seq2attn.nn.precision import autocast
 from seq2attn.training.auto_settings import MIN_UPDATES, UpdateBatches
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.metrics_logger import format_all_lines, format_few_lines
-from seq2attn.training.session import Session
+from seq2attn.training.metrics_logger import Session, format_all_lines, format_few_lines
 
 MakeMicroBatches: TypeAlias = Callable[[Sequence[Indices]], list[MicroBatch]]
 MEMORY_HINT = (

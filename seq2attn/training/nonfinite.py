@@ -12,8 +12,7 @@ from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import UserError
 from seq2attn.io.terminal import shorten
-from seq2attn.training.metrics_logger import format_all_lines, format_few_lines
-from seq2attn.training.session import Session
+from seq2attn.training.metrics_logger import Session, format_all_lines, format_few_lines
 from seq2attn.training.train_state import AttemptedUpdate, TrainState
 
 SYNC_EVERY = {"cpu": 1, "cuda": 32}

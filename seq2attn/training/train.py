@@ -40,14 +40,13 @@ from seq2attn.training.config_changes import (
     save_config,
     text_digests,
 )
-from seq2attn.training.distributed import DistributedContext, init_distributed, training_device
+from seq2attn.training.distributed import DistributedContext, StopRequest, init_distributed, training_device
 from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.loop import Trainer
 from seq2attn.training.memory import MemoryTrial
-from seq2attn.training.metrics_logger import MetricsLogger
+from seq2attn.training.metrics_logger import MetricsLogger, Session
 from seq2attn.training.minimum_risk import build_loss
 from seq2attn.training.resolve import resolve_config
-from seq2attn.training.session import Session, StopRequest
 from seq2attn.training.train_state import TrainState
 
 

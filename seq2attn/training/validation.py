@@ -22,6 +22,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.metrics.sacrebleu_metrics import MetricName
+from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.nn.precision import autocast
 from seq2attn.search.search_config import resolve_search
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
@@ -129,7 +130,7 @@ class Validator:
 
     def _losses(self, loss_module: TrainingLoss) -> dict[str, float]:
         smoothed = likelihood = num_tokens = 0.0
-        batches = plan_batches(self.pairs.lengths, tokens=self.tokens, seed=0, epoch=0)
+        batches = plan_batches(self.pairs.lengths, tokens=self.tokens, seed=0, epoch=0, row_multiple=ROW_MULTIPLE)
         for batch in batches[self.distributed.rank :: self.distributed.size]:
             loss = loss_module(make_batch(self.pairs, batch).to(self.distributed.device))
             smoothed += float(loss.loss)

@@ -19,10 +19,9 @@ from seq2attn.models import build_model
 from seq2attn.nn.device import configure_cuda
 from seq2attn.optim.lr_schedules import ConstantScheduleConfig
 from seq2attn.optim.optimizers import parameter_groups
-from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.distributed import DistributedContext, StopRequest
 from seq2attn.training.loop import Trainer
-from seq2attn.training.metrics_logger import MetricsLogger
-from seq2attn.training.session import Session, StopRequest
+from seq2attn.training.metrics_logger import MetricsLogger, Session
 from seq2attn.training.train_state import TrainState
 from tests.support.gpu import DEVICE, MARKS, launches, relative_distance
 from tests.support.packed_models import loss_and_gradients, objective, random_pairs

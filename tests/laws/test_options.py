@@ -21,11 +21,10 @@ from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.distributed import DistributedContext, StopRequest
 from seq2attn.training.loop import Trainer
-from seq2attn.training.metrics_logger import MEASUREMENTS, MetricsLogger
+from seq2attn.training.metrics_logger import MEASUREMENTS, MetricsLogger, Session
 from seq2attn.training.minimum_risk import build_loss
-from seq2attn.training.session import Session, StopRequest
 from seq2attn.training.train_state import TrainState, update_seed
 from seq2attn.training.validation import Validator
 from tests.support.models import model

@@ -24,7 +24,7 @@ from seq2attn.training.checkpoints.retention import (
     prune,
     validated_checkpoints,
 )
-from seq2attn.training.session import Session
+from seq2attn.training.metrics_logger import Session
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import Validator, format_scores
 

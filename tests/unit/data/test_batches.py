@@ -42,7 +42,9 @@ def test_each_pair_once_none_over_budget_ranks_equal(
 ) -> None:
     try:
         ranks = [
-            plan_batches(lengths, tokens=tokens, seed=seed, epoch=epoch, rank=rank, world=world)
+            plan_batches(
+                lengths, tokens=tokens, seed=seed, epoch=epoch, rank=rank, num_ranks=world, row_multiple=ROW_MULTIPLE
+            )
             for rank in range(world)
         ]
     except DataError:
@@ -59,13 +61,13 @@ def test_each_pair_once_none_over_budget_ranks_equal(
 @given(short=st.integers(2 * ROW_MULTIPLE, 4 * ROW_MULTIPLE), tokens=st.integers(8 * ROW_MULTIPLE, 32 * ROW_MULTIPLE))
 def test_a_large_batch_leaves_no_rows_to_one_over_budget(short: int, tokens: int) -> None:
     lengths = np.array([(1, 1)] * short + [(40, 40)] * 3)
-    batches = plan_batches(lengths, tokens=tokens, seed=0, epoch=0)
+    batches = plan_batches(lengths, tokens=tokens, seed=0, epoch=0, row_multiple=ROW_MULTIPLE)
     assert all(len(batch) * (lengths[batch].max() + 1) <= tokens for batch in batches)
 
 
 @pytest.mark.parametrize("tokens", [4096, 8192])
 def test_large_batches_have_a_multiple_of_rows(tokens: int) -> None:
-    batches = plan_batches(natural_lengths(5000), tokens=tokens, seed=1, epoch=0)
+    batches = plan_batches(natural_lengths(5000), tokens=tokens, seed=1, epoch=0, row_multiple=ROW_MULTIPLE)
     large = [len(batch) for batch in batches if len(batch) >= 2 * ROW_MULTIPLE]
     assert sum(rows % ROW_MULTIPLE == 0 for rows in large) >= len(large) - 1
     assert len(large) > 5
@@ -94,7 +96,7 @@ def test_little_padding() -> None:
 
 def test_too_few_pairs_for_the_processes() -> None:
     with pytest.raises(DataError, match="3 batches of one pair each cannot be divided equally among 2 processes"):
-        plan_batches(np.full((3, 2), 9), tokens=1, seed=0, epoch=0, world=2)
+        plan_batches(np.full((3, 2), 9), tokens=1, seed=0, epoch=0, num_ranks=2)
 
 
 def test_collate() -> None:

@@ -54,7 +54,7 @@ def first_words(prepared: PreparedData, epoch: int) -> list[str]:
     return [
         prepared.source.decode(corpus[rows[row]][0]).split()[0]
         for rank in (0, 1)
-        for batch in plan_batches(corpus.lengths[rows], tokens=30, seed=1, epoch=epoch, rank=rank, world=2)
+        for batch in plan_batches(corpus.lengths[rows], tokens=30, seed=1, epoch=epoch, rank=rank, num_ranks=2)
         for row in batch
     ]
 

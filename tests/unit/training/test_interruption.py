@@ -7,7 +7,7 @@ import time
 import pytest
 
 from seq2attn.config.duration import Duration
-from seq2attn.training.session import StopRequest
+from seq2attn.training.distributed import StopRequest
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
