@@ -23,8 +23,8 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
     from seq2attn.experiment.experiment_config import load_config
     from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.io.lock import lock_directory
-    from seq2attn.training.auto_settings import resolve_length_ratio
     from seq2attn.training.checkpoints.retention import refuse_existing_files
+    from seq2attn.training.resolve import resolve_length_ratio
 
     experiment = load_config(config, overrides)
     folder = experiment.run_dir

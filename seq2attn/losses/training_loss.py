@@ -23,7 +23,7 @@ from seq2attn.tokenizers.vocabulary import BOS
 class LossOutput:
     """Sums over target tokens, divided once by the number of tokens of the update."""
 
-    loss: Tensor  # [] the objective, with label smoothing and guided alignment
+    loss: Tensor  # [] to minimize, with label smoothing and guided alignment
     negative_log_likelihood: Tensor  # [] for perplexity
     num_target_tokens: int
     guided_alignment: Tensor  # [] unweighted
@@ -80,7 +80,8 @@ class TrainingLoss(nn.Module):
         self.model = model
         self.label_smoothing = label_smoothing
         self.guided_alignment = guided
-        self.r_drop, self.scheduled_sampling = r_drop, scheduled_sampling
+        self.r_drop = r_drop
+        self.scheduled_sampling = scheduled_sampling
 
     def forward(self, batch: Batch, baseline: float | None = None, update: int = 0) -> LossOutput:
         """Cross-entropy of the labels [B, T] under teacher forcing, with the guided-alignment loss.
@@ -90,17 +91,16 @@ class TrainingLoss(nn.Module):
         """
         if self.training and self.scheduled_sampling is not None:
             batch = self._replace_tokens(batch, self.scheduled_sampling.probability(update))
-        decoded = self._decode(batch)
-        hidden = self._label_hidden(batch, decoded)
+        decoded, hidden = self.decode(batch)
         loss = self._loss(batch, decoded, hidden, baseline)
         if not self.training or self.r_drop is None:
             return loss
-        decoded = self._decode(batch)  # with other dropout
-        other_hidden = self._label_hidden(batch, decoded)
+        decoded, other_hidden = self.decode(batch)  # with other dropout
         divergence = symmetric_kl(hidden, other_hidden, self.model.output_projection)
         return loss.mean(self._loss(batch, decoded, other_hidden, baseline), self.r_drop / 2 * divergence)
 
-    def _decode(self, batch: Batch) -> DecoderOutput:
+    def decode(self, batch: Batch) -> tuple[DecoderOutput, Tensor]:
+        """Output of the decoder, and the hidden vectors of the labels [M, D]."""
         decoded: DecoderOutput = self.model(
             batch.source,
             batch.sequences,
@@ -108,11 +108,7 @@ class TrainingLoss(nn.Module):
             need_weights=self.guided_alignment is not None and batch.alignment_targets is not None,
             target_layout=batch.target_layout,
         )
-        return decoded
-
-    def _label_hidden(self, batch: Batch, decoded: DecoderOutput) -> Tensor:
-        """Hidden vectors [M, D] of the labels."""
-        return decoded.hidden.flatten(0, 1).index_select(0, batch.label_index)
+        return decoded, label_hidden(batch, decoded)
 
     @torch.no_grad()
     def _replace_tokens(self, batch: Batch, probability: float) -> Batch:
@@ -120,7 +116,7 @@ class TrainingLoss(nn.Module):
         if not probability:
             return batch
         output = self.model.output_projection
-        chunks = self._decode(batch).hidden.flatten(0, 1).split(_chunk_rows(output.weight))
+        chunks = self.decode(batch)[0].hidden.flatten(0, 1).split(_chunk_rows(output.weight))
         predicted = torch.cat([output(chunk).argmax(-1) for chunk in chunks]).view_as(batch.target).roll(1, 1)
         is_replaced = (torch.rand(predicted.shape, device=predicted.device) < probability) & (batch.target != BOS)
         return replace(batch, target=predicted.where(is_replaced, batch.target))
@@ -128,20 +124,25 @@ class TrainingLoss(nn.Module):
     def _loss(self, batch: Batch, decoded: DecoderOutput, hidden: Tensor, baseline: float | None) -> LossOutput:
         output, label_index = self.model.output_projection, batch.label_index
         labels = batch.labels.flatten().index_select(0, label_index)
-        objective, log_probs = linear_cross_entropy(hidden, output.weight, output.bias, labels, self.label_smoothing)
+        loss, log_probs = linear_cross_entropy(hidden, output.weight, output.bias, labels, self.label_smoothing)
         if decoded.sample_log_prob is not None:
             padded = log_probs.new_zeros(batch.labels.numel()).index_copy(0, label_index, log_probs)
             mask = batch.labels != IGNORE_INDEX
-            objective = objective + reinforce_loss(decoded.sample_log_prob, padded.view_as(mask), mask, baseline)
-        guided, num_guided = torch.zeros_like(objective), label_index.new_zeros(())
+            loss = loss + reinforce_loss(decoded.sample_log_prob, padded.view_as(mask), mask, baseline)
+        guided, num_guided = torch.zeros_like(loss), label_index.new_zeros(())
         if self.guided_alignment is not None and batch.alignment_targets is not None:
             assert decoded.cross_attention is not None, "checked before training"
             guided, num_guided = guided_alignment_loss(
                 self.guided_alignment.select_attention(decoded.cross_attention), batch.alignment_targets
             )
-            objective = objective + self.guided_alignment.weight * guided
+            loss = loss + self.guided_alignment.weight * guided
         samples_attention = decoded.sample_log_prob is not None
-        return LossOutput(objective, -log_probs.sum(), len(label_index), guided, num_guided, samples_attention)
+        return LossOutput(loss, -log_probs.sum(), len(label_index), guided, num_guided, samples_attention)
+
+
+def label_hidden(batch: Batch, decoded: DecoderOutput) -> Tensor:
+    """Hidden vectors of the labels [M, D]."""
+    return decoded.hidden.flatten(0, 1).index_select(0, batch.label_index)
 
 
 BASELINE_MOMENTUM = 0.9

@@ -24,13 +24,13 @@ from seq2attn.nn.device import is_oom_error
 from seq2attn.nn.precision import autocast
 from seq2attn.optim.ema import WeightAverage
 from seq2attn.optim.lr_schedules import SchedulePoint
-from seq2attn.training.auto_settings import UpdateBatches, plan_updates
 from seq2attn.training.checkpoints.keeper import CheckpointKeeper
 from seq2attn.training.checkpoints.retention import remove_nonfinite_checkpoints, validated_checkpoints
 from seq2attn.training.distributed import stop_reason
 from seq2attn.training.memory import MakeMicroBatches, MemoryTrial, drop_gradients, exchange_error, reduce_micro_batches
 from seq2attn.training.metrics_logger import Session, report_training, report_validation
 from seq2attn.training.nonfinite import NonFiniteGuard, all_finite
+from seq2attn.training.resolve import UpdateBatches, plan_updates
 from seq2attn.training.train_state import (
     AttemptedUpdate,
     TrainState,

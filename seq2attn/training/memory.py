@@ -21,9 +21,9 @@ from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.device import is_oom_error
 from seq2attn.nn.precision import autocast
-from seq2attn.training.auto_settings import MIN_UPDATES, UpdateBatches
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.metrics_logger import Session, format_all_lines, format_few_lines
+from seq2attn.training.resolve import MIN_UPDATES, UpdateBatches
 
 MakeMicroBatches: TypeAlias = Callable[[Sequence[Indices]], list[MicroBatch]]
 MEMORY_HINT = (

@@ -28,9 +28,9 @@ from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.io.files import sync
 from seq2attn.io.lock import check_locks
 from seq2attn.io.terminal import visible
-from seq2attn.training.auto_settings import time_limit_warning
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.distributed import DistributedContext, StopRequest
+from seq2attn.training.resolve import time_limit_warning
 from seq2attn.training.train_state import MAX_LOSS, TrainMetrics, TrainState, describe_speed, zero_metrics
 from seq2attn.training.validation import ValidationResult, Validator, format_scores
 

@@ -18,7 +18,7 @@ from seq2attn.data.prepare import PreparedData
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import MinimumRiskConfig
-from seq2attn.losses.training_loss import LossOutput, TrainingLoss
+from seq2attn.losses.training_loss import LossOutput, TrainingLoss, label_hidden
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.decoding_state import select_rows
@@ -43,7 +43,9 @@ class MinimumRiskLoss(TrainingLoss):
     ) -> None:
         """`label_smoothing` is for validation; `metric` has a sentence score of 0 to 100."""
         super().__init__(model, label_smoothing)
-        self.config, self.metric, self.target = config, metric, target
+        self.config = config
+        self.metric = metric
+        self.target = target
 
     def forward(self, batch: Batch, baseline: float | None = None, update: int = 0) -> LossOutput:
         """The expected cost of the candidates of each sentence; see `TrainingLoss.forward`."""
@@ -88,7 +90,7 @@ class MinimumRiskLoss(TrainingLoss):
             pairs = collate([((), candidates[row][column]) for row, column in group]).to(device)
             decoded = self.model.decode(pairs.target, state, memory)
             labels = pairs.labels.flatten()[pairs.label_index]
-            token_log_probs = label_log_probs(self._label_hidden(pairs, decoded), labels, self.model.output_projection)
+            token_log_probs = label_log_probs(label_hidden(pairs, decoded), labels, self.model.output_projection)
             owners = pairs.label_index // pairs.labels.size(1)
             sums.append(token_log_probs.new_zeros(len(group)).index_add(0, owners, token_log_probs))
         rows, columns = torch.tensor(places, device=device).T

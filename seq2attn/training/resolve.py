@@ -1,19 +1,51 @@
-"""The config of a training with numbers for `auto` and `fit`, and what a resumption with changes keeps."""
+"""The config of a training with numbers for `auto` and `fit`, and what a resumption with changes keeps.
+
+Batches of 4,096 tokens and a warm-up of 4,000 updates are usual for millions of sentence pairs (Vaswani et al. 2017).
+With them, 20 epochs of 10,000 pairs are 900 updates, and the learning rate does not reach its maximum. The values are
+functions of corpus and config, never of measured speed: two trainings of one config stay equal.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seq2attn.config.duration import SECONDS, Duration
+from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.optim.lr_schedules import resolve_schedule, total_updates, warmup_updates
-from seq2attn.training.auto_settings import has_auto, resolve_length_ratio, resolve_training
+from seq2attn.search.search_config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.config_changes import Resumption
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.train_state import TrainState
+from seq2attn.training.train_state import TrainState, fraction_done
 
+BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
+"""Candidates for the batch size, in tokens."""
+MIN_UPDATES = 150
+"""Minimum number of updates per epoch at the automatic batch size."""
+MAX_RATIO = 4
+"""Ratio to the automatic batch size from which a configured one causes a warning."""
+MAX_WARMUP = 4000
+MAX_UNREACHABLE_SHARE = 0.001
+"""Share of the training targets that a search need not be able to produce."""
+DEFAULT_LENGTH = Duration(20, "epochs")
+"""Assumed length of a training that has only a time limit."""
+
+COSINE_WARNING = (
+    "warning: the cosine schedule ends at update {total:,}, and training after about {updates:,}{reason}; {advice}"
+)
+
+Lengths = NDArray[np.int64]  # [pairs, 2]
+UpdateBatches = list[Indices]
+"""The rows of the corpus in each micro-batch of an update."""
 UPDATE_PARTS = tuple(
     f"{part}."
     for part in ("training.max_duration", "training.batch", "training.lr_schedule", "data.train", "data.filters")
@@ -27,7 +59,6 @@ class Resolved:
 
     experiment: ExperimentConfig  # with numbers for `auto` and `fit`
     notes: list[str]  # for the log
-    total_is_auto: bool  # the schedule had `total_updates: auto`
     has_changes: bool = False  # of config or text, since the checkpoint
     keeps_optimizer: bool = True  # the state of the optimizer suits the config
 
@@ -43,64 +74,51 @@ def resolve_config(
 
     `fitting_tokens`: of the largest batch that fits in memory, for `training.batch.tokens: fit`.
     """
-    total_is_auto = total_updates(experiment.training.lr_schedule) == "auto"
-    resolved = Resolved(experiment, [], total_is_auto)
-    state = TrainState()
+    resolved, state = Resolved(experiment, []), TrainState()
     if since is not None:
-        state = since.checkpoint.train_state
-        resolved = _resume(experiment, since, distributed.size)
-    experiment, notes = resolved.experiment, resolved.notes
+        resolved, state = _resume(experiment, since, distributed.size), since.checkpoint.train_state
+    training, notes = resolved.experiment.training, resolved.notes
     if fitting_tokens is not None:
-        batch = experiment.training.batch.with_tokens(fitting_tokens)
-        notes.append(f"batch: {batch.tokens:,} tokens, by the memory of the GPU")
-        experiment = _with_training(experiment, batch=batch)
+        training = _with_tokens(training, fitting_tokens)
+        notes.append(f"batch: {training.batch.tokens:,} tokens, by the memory of the GPU")
     # BPE-dropout makes an epoch longer; its segmentation takes minutes for a million pairs. The seed is 0 so that runs
     # with different seeds have the same schedule.
-    corpus = train.epoch_corpus(0, 0) if has_auto(experiment.training) else train.corpus
-    lengths = corpus.lengths[train.rows(0, 0)]
-    training, training_notes = resolve_training(experiment.training, lengths, distributed, state)
-    search, search_notes = resolve_length_ratio(experiment.search, train.corpus.lengths)
-    experiment = experiment.model_copy(update={"training": training, "search": search})
-    notes = [*notes, *training_notes, *search_notes]
-    return Resolved(experiment, notes, total_is_auto, resolved.has_changes, resolved.keeps_optimizer)
+    corpus = train.epoch_corpus(0, 0) if has_auto(training) else train.corpus
+    training, training_notes = resolve_training(training, corpus.lengths[train.rows(0, 0)], distributed, state)
+    search, search_notes = resolve_length_ratio(resolved.experiment.search, train.corpus.lengths)
+    experiment = resolved.experiment.model_copy(update={"training": training, "search": search})
+    return replace(resolved, experiment=experiment, notes=[*notes, *training_notes, *search_notes])
 
 
 def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int) -> Resolved:
-    """The config with the numbers of the run, and notes of all that has changed."""
-    before = since.experiment.training
-    total_is_auto = total_updates(experiment.training.lr_schedule) == "auto"
-    experiment = _with_numbers(experiment, since.experiment)
-    changes = since.changes(experiment)
+    """The config with the numbers of the run for `auto` and `fit`, and notes of all that has changed."""
+    before, training = since.experiment.training, experiment.training
+    if isinstance(training.batch.tokens, str):
+        training = _with_tokens(training, before.batch.require_tokens())
+    schedule, search = training.lr_schedule, experiment.search
+    if schedule.kind == before.lr_schedule.kind:  # its end is that of the new training
+        schedule = resolve_schedule(schedule, warmup=warmup_updates(before.lr_schedule), total="auto")
+        training = training.model_copy(update={"lr_schedule": schedule})
+    if search.lengths.max_length_ratio == "auto":
+        ratio = since.experiment.search.lengths.max_length_ratio
+        lengths = search.lengths.model_copy(update={"max_length_ratio": ratio})
+        search = search.model_copy(update={"lengths": lengths})
+    changes = since.changes(experiment.model_copy(update={"training": training, "search": search}))
     notes = list(changes.values())
     if (size := since.checkpoint.train_state.num_processes) != num_processes:
         notes.append(f"processes: {size} before, {num_processes} now; an update has another size")
     elif not any(f"{key}.".startswith(UPDATE_PARTS) for key in changes):  # epochs differ with BPE-dropout
-        experiment = _with_training(experiment, lr_schedule=before.lr_schedule)
-    keeps_optimizer = _same_optimizer_state(before, experiment.training)
+        training = training.model_copy(update={"lr_schedule": before.lr_schedule})
+    keeps_optimizer = _same_optimizer_state(before, training)
     if not keeps_optimizer:
         averages = "" if before.ema_decay is None else "; the weights continue from their averages"
         notes.append(f"the new optimizer starts without a state{averages}")
-    return Resolved(experiment, notes, total_is_auto, bool(changes), keeps_optimizer)
+    experiment = experiment.model_copy(update={"training": training, "search": search})
+    return Resolved(experiment, notes, bool(changes), keeps_optimizer)
 
 
-def _with_numbers(experiment: ExperimentConfig, before: ExperimentConfig) -> ExperimentConfig:
-    """The config with the numbers of an earlier one for `auto` and `fit`, but for the end of the schedule."""
-    training, tokens = experiment.training, before.training.batch.tokens
-    if isinstance(training.batch.tokens, str) and isinstance(tokens, int):
-        experiment = _with_training(experiment, batch=training.batch.with_tokens(tokens))
-    schedule, old_schedule = training.lr_schedule, before.training.lr_schedule
-    if schedule.kind == old_schedule.kind and warmup_updates(schedule) == "auto":
-        schedule = resolve_schedule(schedule, warmup=warmup_updates(old_schedule), total="auto")
-        experiment = _with_training(experiment, lr_schedule=schedule)
-    if (lengths := experiment.search.lengths).max_length_ratio == "auto":
-        lengths = lengths.model_copy(update={"max_length_ratio": before.search.lengths.max_length_ratio})
-        search = experiment.search.model_copy(update={"lengths": lengths})
-        experiment = experiment.model_copy(update={"search": search})
-    return experiment
-
-
-def _with_training(experiment: ExperimentConfig, **changes: Any) -> ExperimentConfig:
-    return experiment.model_copy(update={"training": experiment.training.model_copy(update=changes)})
+def _with_tokens(training: TrainingConfig, tokens: int) -> TrainingConfig:
+    return training.model_copy(update={"batch": training.batch.with_tokens(tokens)})
 
 
 def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
@@ -111,3 +129,146 @@ def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
         and before.lr_scales == now.lr_scales
         and (before.ema_decay is None) == (now.ema_decay is None)
     )
+
+
+def has_auto(training: TrainingConfig) -> bool:
+    """True if the batch size or the schedule depends on the lengths of the pairs."""
+    schedule = training.lr_schedule
+    values = warmup_updates(schedule), total_updates(schedule), training.batch.tokens
+    return any(isinstance(value, str) for value in values)
+
+
+def resolve_training(
+    training: TrainingConfig, lengths: Lengths, distributed: DistributedContext, state: TrainState
+) -> tuple[TrainingConfig, list[str]]:
+    """The config with numbers for `auto`, and notes about these and about numbers that do not suit the corpus.
+
+    `lengths` are those of the pairs of an epoch, and `state` is that from which training goes on.
+    """
+    notes = []
+    suggested = auto_batch_tokens(lengths, training.batch.gradient_accumulation * distributed.size)
+    if training.batch.tokens == "auto":
+        training = _with_tokens(training, suggested)
+        notes.append(f"batch: {training.batch.tokens:,} tokens, by the size of the corpus")
+    per_epoch = len(plan_updates(lengths, training, distributed, epoch=0))
+    if (tokens := training.batch.require_tokens()) >= MAX_RATIO * suggested and per_epoch < MIN_UPDATES:
+        notes.append(
+            f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
+            f" `training.batch.tokens: {suggested}` suits its size"
+        )
+    limit = num_updates(training.max_duration, per_epoch, state)
+    updates = limit or num_updates([DEFAULT_LENGTH], per_epoch, state) or 1
+    schedule, warmup = training.lr_schedule, auto_warmup(updates)
+    if total_updates(schedule) == "auto":
+        notes.append(f"cosine schedule: {updates:,} updates")
+    if warmup_updates(schedule) == "auto":
+        share = "a tenth" if warmup < MAX_WARMUP else "of a training"
+        notes.append(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
+    schedule = resolve_schedule(schedule, warmup=warmup, total=updates)
+    training = training.model_copy(update={"lr_schedule": schedule})
+    total = total_updates(schedule)
+    if limit and (warning := warmup_warning(training, limit)):
+        notes.append(warning)
+    if limit and isinstance(total, int) and total < 0.9 * limit:
+        advice = "`training.lr_schedule.total_updates: auto` decays the learning rate until then"
+        notes.append(COSINE_WARNING.format(total=total, updates=limit, reason="", advice=advice))
+    return training, notes
+
+
+def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchConfig, list[str]]:
+    """The search with a number for an automatic `max_length_ratio`, by the lengths of the training pairs, and notes.
+
+    One is a warning if the search cannot produce more than a thousandth of their targets.
+    """
+    notes, (source, target) = [], pairs.T
+    most = 1 - MAX_UNREACHABLE_SHARE
+    needed = math.ceil(10 * np.quantile((target - EXTRA_TOKENS) / source, most, method="higher")) / 10
+    if search.lengths.max_length_ratio == "auto":
+        ratio = max(MIN_AUTO_RATIO, min(needed, 2 * float(target.sum() / source.sum()), MAX_LENGTH_RATIO))
+        if ratio > MIN_AUTO_RATIO:
+            notes.append(f"search: at most {ratio:.1f} tokens for each token of the source, by the training text")
+        lengths = search.lengths.model_copy(update={"max_length_ratio": round(ratio, 1)})
+        search = search.model_copy(update={"lengths": lengths})
+    limits = search.lengths.limits(torch.from_numpy(source))
+    num_tokens = torch.from_numpy(target) + 1
+    is_unreachable = (num_tokens > limits.max_length) | (num_tokens < limits.min_length)
+    if (count := int(is_unreachable.sum())) > MAX_UNREACHABLE_SHARE * len(pairs):
+        longest = np.quantile(target, most, method="higher")
+        notes.append(
+            f"warning: {count:,} of the {len(pairs):,} training targets have lengths that `search.lengths` does not"
+            f" allow, so that no translation can be like them; `max_length: {longest}` and `max_length_ratio:"
+            f" {max(needed, MIN_AUTO_RATIO):g}` allow all but a thousandth of the long ones"
+        )
+    return search, notes
+
+
+def auto_batch_tokens(lengths: Lengths, batches_per_update: int) -> int:
+    """The largest batch size that allows `MIN_UPDATES` per epoch, or the smallest."""
+    tokens = int((lengths.max(axis=1) + 1).sum())
+    allowed = (size for size in BATCH_TOKENS if tokens >= MIN_UPDATES * size * batches_per_update)
+    return next(allowed, BATCH_TOKENS[-1])
+
+
+def plan_updates(
+    lengths: Lengths, training: TrainingConfig, distributed: DistributedContext, *, epoch: int
+) -> list[UpdateBatches]:
+    """The updates of an epoch in this process, a function of the arguments only."""
+    num_micro_batches = training.batch.num_micro_batches(distributed.device, training.precision)
+    tokens = training.batch.require_tokens() // num_micro_batches
+    rows = plan_batches(
+        lengths,
+        tokens=tokens,
+        seed=training.seed,
+        epoch=epoch,
+        rank=distributed.rank,
+        num_ranks=distributed.size,
+        row_multiple=ROW_MULTIPLE,
+    )
+    size = num_micro_batches * training.batch.gradient_accumulation
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def auto_warmup(updates: int) -> int:
+    """A tenth of the updates, at most the usual 4,000."""
+    return max(1, min(MAX_WARMUP, updates // 10))
+
+
+def num_updates(limits: Iterable[Duration], per_epoch: int, state: TrainState) -> int | None:
+    """The updates that the limits in updates and epochs allow; None if there are only times.
+
+    The epochs of `state` may have had other batches than those to come.
+    """
+    # the place in the epoch at which the trainer resumes
+    done = state.epoch * per_epoch + state.updates_in_epoch * per_epoch // state.updates_per_epoch
+    sizes = {"updates": (1, 0), "epochs": (per_epoch, state.update - done)}
+    counted = [(limit.value, *sizes[limit.unit]) for limit in limits if limit.unit in sizes]
+    return min((math.ceil(value * size) + more for value, size, more in counted), default=None)
+
+
+def warmup_warning(training: TrainingConfig, updates: int) -> str | None:
+    """A warning if the warm-up takes more than half of a training of `updates`."""
+    warmup = warmup_updates(training.lr_schedule)
+    if not isinstance(warmup, int) or 2 * warmup <= updates:
+        return None
+    return (
+        f"warning: warm-up is {warmup:,} updates; training will end after about {updates:,}:"
+        f" a tenth of that is usual, `training.lr_schedule.warmup_updates: {auto_warmup(updates)}`"
+    )
+
+
+def time_limit_warning(training: TrainingConfig, state: TrainState) -> str | None:
+    """A warning if a warm-up or a cosine schedule does not suit a training that a time will end, by its speed so far.
+
+    No value depends on it.
+    """
+    times = [limit for limit in training.max_duration if limit.unit in SECONDS]
+    updates = num_updates(training.max_duration, state.updates_per_epoch, state)
+    share = fraction_done(times, state) if times else 0.0
+    expected = round(state.update / share) if share else 0
+    if not expected or (updates is not None and expected >= updates):
+        return None
+    total = total_updates(training.lr_schedule)
+    if isinstance(total, int) and total > 1.1 * expected:
+        advice = f"`training.lr_schedule.total_updates: {expected}` decays the learning rate by then"
+        return COSINE_WARNING.format(total=total, updates=expected, reason=", by its time limit", advice=advice)
+    return warmup_warning(training, expected)

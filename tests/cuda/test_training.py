@@ -16,9 +16,9 @@ from seq2attn.inference.translator import Translator
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.optim.optimizers import parameter_groups
-from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.memory import MIN_TOKENS, MemoryTrial
+from seq2attn.training.resolve import MIN_UPDATES
 from tests.support.gpu import DEVICE, MARKS
 from tests.support.trainings import MODELS, content, metrics, trained
 

@@ -12,7 +12,7 @@ from seq2attn.data.prepare import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
-from seq2attn.training.auto_settings import resolve_length_ratio
+from seq2attn.training.resolve import resolve_length_ratio
 from seq2attn.training.train import train
 from seq2attn.training.validation import split_pairs
 from tests.support.commands import invoke_in, run_process

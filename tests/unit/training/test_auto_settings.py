@@ -16,7 +16,8 @@ from seq2attn.optim.lr_schedules import (
     NoamScheduleConfig,
     SchedulePoint,
 )
-from seq2attn.training.auto_settings import (
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.resolve import (
     BATCH_TOKENS,
     MIN_UPDATES,
     has_auto,
@@ -24,7 +25,6 @@ from seq2attn.training.auto_settings import (
     resolve_training,
     time_limit_warning,
 )
-from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.train_state import TrainState
 from tests.support.trainings import (
     assert_same,

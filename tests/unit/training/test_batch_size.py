@@ -10,9 +10,9 @@ from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.optim.optimizers import parameter_groups
-from seq2attn.training.auto_settings import MIN_UPDATES
 from seq2attn.training.distributed import init_distributed
 from seq2attn.training.memory import MIN_TOKENS, SAFETY_MARGIN, MemoryTrial, largest_that_fits
+from seq2attn.training.resolve import MIN_UPDATES
 from tests.support.trainings import BAHDANAU, MODELS, content
 
 
