@@ -89,6 +89,7 @@ def home(corpus):
         *(pytest.param(name, 25, marks=pytest.mark.slow) for name in CASES if name.startswith(("recurrent", "hard"))),
     ],
 )
+@pytest.mark.slow
 def test_a_training_killed_at_any_time_equals_an_uninterrupted_one(corpus, name, num_kills):
     home, rng = Home(corpus, **{**CASES[name], **OFTEN}), random.Random(name)
     assert home.train("whole")[0] == 0

@@ -142,6 +142,7 @@ def test_failed_trainings_are_reported_and_data_are_prepared_for_each_tokenizer(
         assert len(prepared.target.vocabulary) == size
 
 
+@pytest.mark.slow
 def test_a_sweep_and_its_trainings_end_when_another_takes_its_place(
     swept: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def test_other_settings_with_the_same_folder_are_refused(
         (tmp_path / "lines").write_bytes(text)
 
 
+@pytest.mark.slow
 def test_a_corpus_with_source_txt_is_complete(
     invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,13 @@ from tests.support.untrained_runs import CONFIG, untrained
 
 @pytest.mark.parametrize("command", ["sweep", "reproduce"])
 @pytest.mark.parametrize(
-    ("in_file", "option", "jobs"), [(None, None, 1), (3, None, 3), (None, 2, 2), (3, 2, 2), (3, 1, 1)]
+    ("in_file", "option", "jobs"),
+    [
+        (None, None, 1),
+        (3, None, 3),
+        (3, 1, 1),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in ((None, 2, 2), (3, 2, 2))),
+    ],
 )
 def test_jobs(
     invoke: Invoke,

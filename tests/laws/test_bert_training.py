@@ -71,6 +71,7 @@ def test_bert_has_a_scaled_learning_rate(corpus, tmp_path):
     assert [line["learning_rate"] for line in metrics(half, "train")] == [0.1]
 
 
+@pytest.mark.slow
 def test_a_resumed_training_equals_an_uninterrupted_one(corpus, folder):
     assert_exact_resume(corpus, 8, batch={"tokens": 160}, report_every=1, **scaled(0.3), **options(folder, frozen=1))
 

@@ -19,6 +19,7 @@ from tests.support.models import (
     EVERY_DECODER,
     PAIRS,
     PLUGGED,
+    REPRESENTATIVE,
     STATEFUL,
     WORDS,
     calm,
@@ -227,7 +228,11 @@ def test_log_probabilities_of_samples_are_summed_over_layers(decoder):
 
 @pytest.mark.parametrize(
     ("encoder", "decoder"),
-    [*((name, "bahdanau-gru") for name in ENCODERS if name != "gru"), *(("gru", name) for name in EVERY_DECODER)],
+    [
+        *((name, "bahdanau-gru") for name in ENCODERS if name != "gru"),
+        *(("gru", name) for name in REPRESENTATIVE),
+        *(pytest.param("gru", name, marks=pytest.mark.slow) for name in EVERY_DECODER if name not in REPRESENTATIVE),
+    ],
 )
 def test_losses_and_gradients_wait_for_nothing(encoder, decoder, monkeypatch):
     """The meta device has nothing to be read, and no number of the host is copied: a GPU would wait for both."""

@@ -176,7 +176,7 @@ def test_groups_are_those_of_a_search_in_lists(seed, groups, width, weight):
         assert {*found} == {path for path, _ in expected}
 
 
-@pytest.mark.parametrize("decoder", EVERY_DECODER)
+@pytest.mark.parametrize("decoder", slow_but(REPRESENTATIVE, EVERY_DECODER))
 def test_groups_without_a_penalty_are_equal_beams(decoder):
     net = spread_logits(model("gru", decoder)).float()
     plain = translate_ids(net, LINES, beam(beam_size=2), budget=1000)

@@ -6,6 +6,7 @@ import torch
 from seq2attn.io.weights import load_tensors
 from seq2attn.optim.ema import AVERAGE, WeightAverage
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from tests.support.marks import slow_but
 from tests.support.trainings import assert_near, assert_same, last_weights, log_of, trained
 
 EVERY = {"validation": {"every": "1 updates", "metric": "loss"}, "checkpoints": {"keep_last": 9}}
@@ -16,7 +17,7 @@ def checkpoints(run):
     return [load_tensors(checkpoint.model_path) for checkpoint in list_checkpoints(run.folder)]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer["kind"])
+@pytest.mark.parametrize("optimizer", slow_but(OPTIMIZERS[:1], OPTIMIZERS), ids=lambda optimizer: optimizer["kind"])
 def test_checkpoints_hold_the_average_of_the_same_training(corpus, optimizer):
     plain = trained(corpus, "plain", max_duration=["5 updates"], optimizer=optimizer, **EVERY)
     averaged = trained(corpus, "averaged", max_duration=["5 updates"], optimizer=optimizer, ema_decay=0.3, **EVERY)

@@ -144,6 +144,7 @@ def test_a_report_is_the_mean_over_the_aligned_tokens_of_its_updates(corpus):
     assert report["guided_alignment_loss"] == pytest.approx(sums.sum() / num_aligned.sum(), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
     options = {"model": MODELS["transformer"], "tokenizer": BPE_DROPOUT, "guide": {"weight": 1, "head": 2}}
     validation = {"every": "6 updates", "metric": "loss"}  # in the second epoch

@@ -102,6 +102,7 @@ def test_nothing_is_replaced_by_a_write_that_began_before(tmp_path, context):
     [pytest.param({"report_every": 1}, marks=pytest.mark.slow), {"report_every": 10**6}],
     ids=["report", "checkpoint"],
 )
+@pytest.mark.slow
 def test_a_training_ends_when_another_takes_its_place(corpus, every):
     options = {**every, "max_duration": ["100000 updates"], "validation": {"every": "5 updates", "metric": "loss"}}
     config = corpus / "run.yaml"

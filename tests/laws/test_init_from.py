@@ -227,6 +227,7 @@ def test_weights_that_do_not_fit_are_refused(corpus, old):
         trained(corpus, "names", tokenizer={"run_dir": "nowhere"})
 
 
+@pytest.mark.slow
 def test_a_dropout_that_the_weights_do_not_bear_is_named(corpus):
     """By the perplexity of the same pairs with it and without."""
     plain = {"embeddings": {"dim": 16}, **{side: TRANSFORMER | {"dropout": 0.0} for side in ("encoder", "decoder")}}

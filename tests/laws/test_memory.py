@@ -65,6 +65,7 @@ def test_batches_are_halved_down_to_single_pairs(corpus):
     assert 6 <= len(metrics(single, "out_of_memory")) <= 12
 
 
+@pytest.mark.slow
 def test_a_pair_that_never_fits_is_dropped(corpus):
     options = {"batch": {"tokens": 10_000}, "max_duration": ["1 update"], **SGD}
     dropped = trained(corpus, "dropped", model=limited(max_length=7, backward=True, spares=1), **options)

@@ -147,6 +147,7 @@ def test_costs_are_those_of_the_sentence_metric(name, reference):
 
 
 @pytest.mark.parametrize("name", [pytest.param("recurrent", marks=pytest.mark.slow), "transformer"])
+@pytest.mark.slow
 def test_resuming_is_exact(corpus, name):
     options = {"validation": {"every": "2 updates", "metric": "loss"}, "minimum_risk": {"num_samples": 3}}
     assert_exact_resume(corpus, 4, model=MODELS[name], **options)
@@ -170,6 +171,7 @@ def test_training_raises_the_metric_of_samples(alpha):
     assert sampled_chrf() > before + 0.1
 
 
+@pytest.mark.slow
 def test_a_run_continues_another_with_the_objective(corpus):
     trained(corpus, "first", max_duration=["4 updates"])
     options = {"init_from": {"run_dir": str(corpus / "first")}, "minimum_risk": {"num_samples": 4, "metric": "chrf"}}

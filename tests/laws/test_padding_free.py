@@ -12,6 +12,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.nn.kernels.varlen import padded_attention, varlen_attention
 from seq2attn.nn.packing import SequenceLayout
 from tests.support import models as parts
+from tests.support.marks import slow_but
 from tests.support.packed_models import ATTENTIONS, KINDS, PAIRS, SSRU, config, loss_and_gradients, objective
 from tests.support.trainings import assert_near, content, last_weights, log_of, metrics, trained
 
@@ -89,7 +90,7 @@ def test_causal_attention_is_to_earlier_positions_only():
     torch.backends.cuda.is_built() and not torch.cuda.is_available(),
     reason="a CUDA build of PyTorch needs a GPU for it",
 )
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", slow_but([torch.bfloat16], [torch.bfloat16, torch.float32]))
 @pytest.mark.parametrize("which", [*({"kind": kind} for kind in KINDS), {"attention": "grouped keys"}], ids=str)
 def test_shapes_on_a_gpu_are_those_of_flash_attention(which, dtype, monkeypatch):
     """On PyTorch's `meta` device, whose operation counter takes the path of FlashAttention.

@@ -86,7 +86,11 @@ def test_r_drop_without_dropout_changes_nothing_beside_guided_alignment():
     torch.testing.assert_close(*losses)
 
 
-@pytest.mark.parametrize("part", [{"frozen": ["encoder"]}, {"lora": {"rank": 2}}], ids=["frozen", "lora"])
+@pytest.mark.parametrize(
+    "part",
+    [{"frozen": ["encoder"]}, pytest.param({"lora": {"rank": 2}}, marks=pytest.mark.slow)],
+    ids=["frozen", "lora"],
+)
 def test_the_average_is_of_the_weights_that_are_trained(corpus, part):
     """It is validated, saved and translated with; frozen weights have none, and stay as they are."""
     options = {"validation": {"every": "2 updates", "metric": "loss"}, "checkpoints": {"keep_last": 9}, "seed": 3}

@@ -41,7 +41,7 @@ def test_ids_are_reversed_and_text_is_not(tokenizer, tmp_path):
     [
         pytest.param("recurrent", "right_to_left", marks=pytest.mark.slow),
         ("recurrent", "reverse_source"),
-        ("transformer", "right_to_left"),
+        pytest.param("transformer", "right_to_left", marks=pytest.mark.slow),
     ],
 )
 def test_a_training_is_that_on_reversed_words(corpus, name, key):
@@ -87,6 +87,7 @@ def test_a_long_line_is_cut_where_it_would_be_in_the_usual_order(tokenizer, tag,
             assert tuple(in_reverse(loaded, line, part) for part in found.segments) == expected.segments
 
 
+@pytest.mark.slow
 def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
     left = trained(corpus, "left", tokenizer={"joint": {"kind": "characters"}}, max_duration=["2 updates"])
     shared = {"run_dir": str(left.folder), "right_to_left": True}

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import pytest
+
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.training.train import train
 from tests.support.trainings import BPE_DROPOUT, assert_exact_resume, assert_same, content, last_weights, metrics
@@ -35,6 +37,7 @@ def test_repeated_corpora_equal_repeated_lines(corpus):
     assert_same(last_weights(repeated), last_weights(written))
 
 
+@pytest.mark.slow
 def test_resumed_training_equals_uninterrupted(corpus):
     first = part(corpus, "first", 0, 30, repeat=0.5, tag="half")
     corpora = [first, part(corpus, "second", 30, 48, repeat=1.5, tag="more")]

@@ -21,12 +21,13 @@ from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.memory import MemoryTrial
 from seq2attn.training.train_state import TrainState, fraction_done, is_due
 from seq2attn.training.validation import Validator
+from tests.support.marks import slow_but
 from tests.support.trainings import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
 
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["3 epochs"], "validation": {"every": "1 epoch"}}
 
 
-@pytest.mark.parametrize("clip", [None, 0.1])
+@pytest.mark.parametrize("clip", slow_but([0.1], [None, 0.1]))
 def test_accumulating_batches_is_one_large_batch(corpus, clip):
     parts = trained(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, max_grad_norm=clip, **SGD)
     whole = trained(corpus, "whole", batch={"tokens": 10_000}, max_grad_norm=clip, **SGD)
@@ -130,7 +131,9 @@ def assert_mean(weights, run, names):
         torch.testing.assert_close(tensor, sum(part[name].double() for part in parts).div(len(parts)).float())
 
 
-@pytest.mark.parametrize(("kind", "kept"), [("last", {"keep_last": 3}), ("best", {})])  # by default the best three
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("last", {"keep_last": 3}), pytest.param("best", {}, marks=pytest.mark.slow)]
+)  # by default the best three
 def test_averages_are_means_of_checkpoints(corpus, kind, kept):
     options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.3}}  # it overshoots
     validation = {"every": "2 updates", "metric": "loss"}

@@ -69,6 +69,7 @@ def test_the_share_of_predictions_grows_to_its_maximum():
 
 
 @pytest.mark.parametrize("name", ["recurrent", "transformer"])
+@pytest.mark.slow
 def test_resuming_is_exact(corpus, name):
     methods = {"r_drop": 3.0, "scheduled_sampling": {"max_probability": 0.5, "warmup_updates": 6}}
     assert_exact_resume(corpus, 8, model=MODELS[name], tokenizer=BPE_DROPOUT, **methods)
