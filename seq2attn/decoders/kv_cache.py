@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -142,8 +142,7 @@ class KVCache(SharedState):
         return StaticKVCache(self.layers, visibility, length).with_fixed_capacity(steps)
 
 
-@dataclass(frozen=True)
-class CachedLayer:
+class CachedLayer(NamedTuple):
     """Entries of one layer during an update, and how the new tokens attend to them and to each other."""
 
     entries: KeyValue
@@ -152,24 +151,24 @@ class CachedLayer:
     visibility: Tensor | None  # after the update
     causal: bool  # there were no entries: each token attends to those up to itself
     buffer: CacheBuffer | None = None
-    index: Tensor | None = None  # [K]: of the new entries in a cache of fixed capacity
+    new_entries: Tensor | None = None  # [K]: index of the new entries in a cache of fixed capacity
 
     def append(self, new: KeyValue) -> CachedLayer:
         """The layer with the new entries [B, G, K*T, d]."""
         keys, values = self.entries
         entries, more = keys.size(2), new[0].size(2)
-        if self.index is not None:
+        if self.new_entries is not None:
             for target, source in zip(self.entries, new, strict=True):
-                target.index_copy_(2, self.index, source.to(target.dtype))
+                target.index_copy_(2, self.new_entries, source.to(target.dtype))
             return self
         if not entries:
-            return replace(self, entries=new)
+            return self._replace(entries=new)
         if self.buffer is None:
-            return replace(self, entries=(torch.cat([keys, new[0]], 2), torch.cat([values, new[1]], 2)))
+            return self._replace(entries=(torch.cat([keys, new[0]], 2), torch.cat([values, new[1]], 2)))
         keys, values = self.buffer.layers[self.number]
         for target, source in ((keys, new[0]), (values, new[1])):
             target.narrow(2, entries, more).copy_(source)
-        return replace(self, entries=(keys.narrow(2, 0, entries + more), values.narrow(2, 0, entries + more)))
+        return self._replace(entries=(keys.narrow(2, 0, entries + more), values.narrow(2, 0, entries + more)))
 
 
 @dataclass(frozen=True)
