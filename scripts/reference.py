@@ -39,7 +39,7 @@ CLI_INTRO = f"""\
 
 {NOTE}
 
-Each command with `--help`. Exit codes: 0 for success, 1 if `doctor`, `verify-resume`, a sweep or a reproduction
+Each command with `--help`. Exit codes: 0 for success, 1 if `doctor`, a sweep or a reproduction
 found a failure, 2 for an error of the input; 75, 129, 130 and 143 for an interrupted training, which is saved once it
 has begun: [training](training.md#resume). Ctrl-C ends other commands with 130.
 """

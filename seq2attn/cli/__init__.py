@@ -156,7 +156,6 @@ app = command_group(
     sweep.sweep,
     reproduce.reproduce,
     doctor.doctor,
-    doctor.verify_resume,
 )
 app.callback()(_options)
 app.add_typer(

@@ -1,1 +1,1 @@
-"""Checks on a user's own machine: of a trained model, and of a training that is interrupted and resumed."""
+"""Checks of a trained model on a user's own machine."""

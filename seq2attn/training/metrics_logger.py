@@ -10,7 +10,6 @@ import json
 import logging
 import math
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -37,10 +36,6 @@ from seq2attn.training.validation import ValidationResult, Validator, format_sco
 LOG = logging.getLogger("seq2attn")
 
 METRICS_FILE, LOG_FILE, SAMPLES_FILE = "metrics.jsonl", "train.log", "samples.txt"
-MEASUREMENTS = frozenset({"seconds", "target_tokens_per_second", "gpu_memory_mib", "gpu_reserved_mib"})
-"""Times and memory in metrics.jsonl: all other numbers are the same when a training is repeated."""
-TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ target tokens/s(, [0-9,]+ min left)?")
-"""Timings in train.log."""
 SESSION_MARK = "# "
 """Mark of lines about a session, after the time."""
 MAX_SHOWN_LINES = 12

@@ -16,8 +16,9 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_checkpoint
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint
 from tests.support.commands import ENVIRONMENT, command
+from tests.support.compare_runs import assert_identical
 from tests.support.processes import Command
-from tests.support.trainings import CASES, MODELS, PLAIN, assert_identical, content
+from tests.support.trainings import CASES, MODELS, PLAIN, content
 
 OFTEN = {
     **PLAIN,

@@ -9,8 +9,6 @@ from pydantic import TypeAdapter
 
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
-from seq2attn.diagnostics.verify_resume import verify_resume
-from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.losses.training_loss import TrainingLoss
@@ -20,7 +18,7 @@ from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.memory import MIN_TOKENS, MemoryTrial
 from seq2attn.training.resolve import MIN_UPDATES
 from tests.support.gpu import DEVICE, MARKS
-from tests.support.trainings import MODELS, content, metrics, trained
+from tests.support.trainings import MODELS, assert_exact_resume, content, metrics, trained
 
 pytestmark = MARKS
 SMALL = ("recurrent", "transformer")
@@ -44,11 +42,8 @@ def test_a_training_learns_and_translates(corpus, model, precision):
 
 
 @pytest.mark.parametrize("model", SMALL)
-def test_interrupted_trainings_equal_uninterrupted_ones(corpus, model, tmp_path):
-    config = content(corpus, "run", model=MODELS[model], deterministic=True)
-    log = []
-    rows = verify_resume(ExperimentConfig.model_validate(config), tmp_path / "home", log.append, updates=24)
-    assert [row for row in rows if not row.is_identical] == [], log
+def test_interrupted_trainings_equal_uninterrupted_ones(corpus, model):
+    assert_exact_resume(corpus, 24, model=MODELS[model], deterministic=True)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])

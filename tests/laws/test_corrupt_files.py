@@ -15,7 +15,8 @@ from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints, load_checkpoint
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, prune
-from tests.support.trainings import PLAIN, assert_identical, assert_same, log_of, metrics, trained, write_corpus
+from tests.support.compare_runs import assert_identical
+from tests.support.trainings import PLAIN, assert_same, log_of, metrics, trained, write_corpus
 
 FILES = ("model.safetensors", "optimizer.safetensors", "train_state.json")
 SHORT = {**PLAIN, "max_duration": ["6 updates"]}

@@ -7,23 +7,24 @@ import time
 import pytest
 
 from seq2attn.config.duration import Duration
-from seq2attn.diagnostics.verify_resume import compare_runs
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.io.weights import load_tensors
+from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.train import train
+from tests.support.compare_runs import assert_identical, run_contents
 from tests.support.faults import Slow
 from tests.support.marks import slow_but
 from tests.support.trainings import (
+    BAHDANAU,
     CASES,
     MODELS,
     PLAIN,
     WORD_TOKENIZERS,
-    assert_identical,
+    assert_exact_resume,
     assert_same,
     content,
     trained,
@@ -86,10 +87,41 @@ def test_checkpoints_of_interruptions_are_not_ranked_or_averaged(corpus):
     assert average_run(corpus / "run", last=2, best=None).endswith("00000003, 00000006")
 
 
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_each_difference_is_found(corpus):
+    one, other = (trained(corpus, name, **PLAIN) for name in ("one", "other"))
+    edit(other.folder / "metrics.jsonl", '"seconds": ', '"gpu_memory_mib": 1, "gpu_reserved_mib": 2, "seconds": ')
+    assert_identical(one, other)
+    newest = list_checkpoints(other.folder)[-1]
+    for path in (newest.model_path, newest.optimizer_path):
+        tensors = load_tensors(path)
+        name = sorted(tensors)[-1]
+        tensors[name] = tensors[name] + 1e-3
+        path.unlink()  # it may be mapped into memory
+        save_tensors(tensors, path)
+    edit(other.folder / "metrics.jsonl", '"update": 4, ', '"update": 5, ')
+    edit(other.folder / "train.log", "validation at update 3: loss ", "validation at update 3: loss 1")
+    edit(other.folder / "samples.txt", "== update 3", "== update 4")
+    contents, others = run_contents(one), run_contents(other)
+    differing = [name.partition(":")[0] for name in contents if contents[name] != others[name]]
+    assert sorted(differing) == ["metrics", "optimizer", "samples", "train.log", "weights"]
+
+
+def test_a_model_that_does_not_resume_exactly_is_found(corpus):
+    model = {**BAHDANAU, "encoder": {"kind": "tests.support.faults:Forgetful"}}
+    with pytest.raises(AssertionError, match="weights: update 12"):
+        assert_exact_resume(corpus, 12, model=model)
+
+
 def test_logs_are_truncated_to_the_checkpoint(corpus):
     whole = trained(corpus, "whole", **PLAIN)
     parts = trained(corpus, "parts", **{**PLAIN, "max_duration": ["9 updates"]})
-    assert not all(row.is_identical for row in compare_runs(whole, parts))
+    assert run_contents(whole) != run_contents(parts)
     for name, text in (
         ("metrics.jsonl", json.dumps({"kind": "train", "update": 10, "loss": 1.0}) + '\n{"kind": "tr'),
         ("train.log", "2026-01-01 10:00:00 epoch 1.00  update 10  loss 1.000\n2026-01-01 10:"),

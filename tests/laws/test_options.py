@@ -23,10 +23,11 @@ from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from seq2attn.training.distributed import DistributedContext, StopRequest
 from seq2attn.training.loop import Trainer
-from seq2attn.training.metrics_logger import MEASUREMENTS, MetricsLogger, Session
+from seq2attn.training.metrics_logger import MetricsLogger, Session
 from seq2attn.training.minimum_risk import build_loss
 from seq2attn.training.train_state import TrainState, update_seed
 from seq2attn.training.validation import Validator
+from tests.support.compare_runs import MEASUREMENTS
 from tests.support.models import model
 from tests.support.trainings import (
     BAHDANAU,

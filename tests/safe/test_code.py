@@ -78,7 +78,6 @@ READER_METHODS = {
 }
 READERS_ALLOWED = {
     ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
-    ("diagnostics/verify_resume.py", "read_text"),  # logs of its own trainings
     ("pretrained/convert_pickle.py", "read_text"),  # of the system; it imports nothing from the package
     ("pretrained/convert_pickle.py", "torch.load"),  # in a limited process
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes

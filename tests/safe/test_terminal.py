@@ -93,13 +93,12 @@ COMMANDS = {
     "sweep": ("sweep.yaml", "--dry-run"),
     "reproduce": ("recipe.yaml", "--dry-run"),
     "doctor": ("run", "--input", "lines.txt"),
-    "verify-resume": ("none.yaml",),
     "init": ("lines.txt", "lines.txt", "--dev-source", "none.txt", "--dev-target", "none.txt"),
     "config check": ("own.yaml",),
     "config show": ("own.yaml",),
     "config schema": (),
 }
-SILENT = {"compare", "distill", "back-translate", "prepare", "average", "export", "import", "verify-resume", "init"}
+SILENT = {"compare", "distill", "back-translate", "prepare", "average", "export", "import", "init"}
 """Commands that print nothing to standard output here."""
 
 

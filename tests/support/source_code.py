@@ -18,8 +18,8 @@ LAYERS = """
     search  losses  optim  visualization
     experiment
     inference
-    training  pretrained  evaluation
-    export  sweep  diagnostics
+    training  pretrained  evaluation  diagnostics
+    export  sweep
     cli
     __main__
 """

@@ -6,12 +6,11 @@ import random
 import torch
 import yaml
 
-from seq2attn.diagnostics.verify_resume import compare_runs, format_comparison_table
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
-from seq2attn.training.metrics_logger import MEASUREMENTS
 from seq2attn.training.train import train
+from tests.support.compare_runs import MEASUREMENTS, assert_identical
 from tests.support.processes import start_two
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in ("a", "e", "i", "o", "ul")]
@@ -87,8 +86,7 @@ def assert_exact_resume(folder, updates, *, train=trained, **options):
     whole = train(folder, "whole", max_duration=[f"{updates} updates"], **options)
     train(folder, "parts", max_duration=[f"{updates // 2} updates"], **options)
     parts = train(folder, "parts", max_duration=[f"{updates} updates"], resume=True, **options)
-    rows = compare_runs(whole, parts)
-    assert all(row.is_identical for row in rows), format_comparison_table(rows)
+    assert_identical(whole, parts)
     assert len(list_checkpoints(parts.folder)) > 1
 
 
@@ -123,6 +121,14 @@ LAST = {"keep_last": 2, "keep_best": 2, "average": "last"}
 BEST = {"keep_last": 1, "keep_best": 2, "average": "best"}
 PLATEAU = {"kind": "plateau", "factor": 0.5, "patience": 1}
 FAST = {"optimizer": {"kind": "adam", "lr": 0.3}}  # too high, so that validations get worse at times
+LOCAL_ATTENTION = {"score": {"kind": "general", "scaled": True}, "align": {"kind": "local-p", "window": 2}}
+LOCAL = {**BAHDANAU, "decoder": {"kind": "luong", "dim": 8, "dropout": 0.2, "attention": LOCAL_ATTENTION}}
+LAYERS = {"kind": "convolutional", "dim": 8, "layers": 2, "kernel_size": 3, "dropout": 0.2}
+CONVOLUTIONAL = {
+    "embeddings": {"dim": 8},
+    "encoder": LAYERS,
+    "decoder": {**LAYERS, "attention": {"score": {"kind": "dot", "scaled": True}}},
+}
 CASES = {
     "recurrent, moving average": {
         "model": MODELS["recurrent"],
@@ -147,6 +153,8 @@ CASES = {
         "validation": {"every": "5 updates", "metric": "loss"},
     },
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
+    "local": {"model": LOCAL, "ema_decay": 0.9},
+    "convolutional": {"model": CONVOLUTIONAL},
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
 PLAIN = {
@@ -155,12 +163,6 @@ PLAIN = {
     "batch": {"tokens": 64},
     "validation": {"every": "3 updates", "metric": "loss"},
 }
-
-
-def assert_identical(one, other):
-    rows = compare_runs(one, other)
-    assert all(row.is_identical for row in rows), format_comparison_table(rows)
-    assert all(row.num_items for row in rows[:5])
 
 
 NO_UPDATE = {"optimizer": {"kind": "sgd", "lr": 1e-40}, "max_duration": ["1 update"]}
