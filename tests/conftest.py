@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import typer.main
 
@@ -20,6 +21,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # rounding, which decides a near tie, depends on the number of threads
     if config.option.markexpr != "cuda":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    hypothesis.settings.register_profile("quick", max_examples=40)  # other ones each time
+    hypothesis.settings.load_profile("quick")
     # As in a terminal, also where the tests are run in the background or under nohup.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

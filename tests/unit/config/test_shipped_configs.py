@@ -48,6 +48,7 @@ def test_it_builds(path: Path) -> None:
     assert experiment.run_dir == Path("runs") / name(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [pytest.param(path, id=name(path)) for path in BUILT])
 def test_its_text_is_the_same_when_its_dump_is_read(path: Path, tmp_path: Path) -> None:
     """A training that resumes with the config of its run does not prepare its text again."""

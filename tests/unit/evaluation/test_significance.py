@@ -6,6 +6,7 @@ import pytest
 
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.metrics.sacrebleu_metrics import paired_scores
+from tests.support.marks import slow_but
 
 REFERENCES = ["a b c d e f", "g h i j k l", "m n o p q r", "s t u v w x", "a c e g i k"]
 METRICS = EvaluationConfig().build(REFERENCES)
@@ -25,7 +26,10 @@ def test_the_p_value_of_different_translations_with_equal_scores_is_1(test):
     assert second != FIRST and set(p_values(second, test).values()) == {1.0}
 
 
-@pytest.mark.parametrize(("right", "wrong"), [("1", ""), ("12", ""), ("1234", ""), ("135", "2")])
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("1", ""), *(pytest.param(*row, marks=pytest.mark.slow) for row in (("12", ""), ("1234", ""), ("135", "2")))],
+)
 def test_randomization_is_the_share_of_exchanges_with_as_large_a_difference(right, wrong):
     """Of few values, as of exact matches, many differences are as large."""
     triples = zip("12345", REFERENCES, FIRST, strict=True)
@@ -42,7 +46,7 @@ def test_randomization_is_the_share_of_exchanges_with_as_large_a_difference(righ
         assert p_value == pytest.approx(expected, abs=0.02), name
 
 
-@pytest.mark.parametrize("test", ["bootstrap", "randomization"])
+@pytest.mark.parametrize("test", slow_but(["bootstrap"], ["bootstrap", "randomization"]))
 def test_bleu_of_both_below_1_has_no_p_value(test):
     """Also that of papers; other metrics have one, and so has BLEU if one of both is better."""
     wrong, worse = ["x " * 40 + line[:1] for line in REFERENCES], ["x"] * 5

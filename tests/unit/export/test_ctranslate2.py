@@ -145,9 +145,9 @@ def test_probabilities_and_greedy_translations_are_the_same(name: str, tmp_path:
     "search",
     [
         GREEDY,
-        GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=6)),
+        pytest.param(GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=6)), marks=pytest.mark.slow),
         GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=5)),  # the longest prefix
-        BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=9)),
+        pytest.param(BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=9)), marks=pytest.mark.slow),
         BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=4)),  # below the longest prefix
     ],
 )
@@ -189,7 +189,7 @@ def test_all_finished_hypotheses_are_ranked_by_the_length_penalty(tmp_path: Path
     assert num_other  # CTranslate2 ranks by the mean log-probability of the tokens after the prefix
 
 
-@pytest.mark.parametrize("penalty", ["none", "average", "gnmt"])
+@pytest.mark.parametrize("penalty", slow_but(["average"], ["none", "average", "gnmt"]))
 def test_beams_are_the_same(tmp_path: Path, penalty: str) -> None:
     config, model = build({})
     with torch.no_grad():

@@ -19,6 +19,7 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
+from tests.support.marks import slow_but
 from tests.support.phrases import PHRASES
 from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained
 
@@ -56,7 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.mark.parametrize("name", ["gru", "transformer"])
+@pytest.mark.parametrize("name", slow_but(["gru"], ["gru", "transformer"]))
 @pytest.mark.parametrize("way", COPIES)
 def test_a_copy_gives_the_same(home: Path, name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
