@@ -22,7 +22,7 @@ from seq2attn.nn.stacked_rnn import TorchRNN
 
 
 class FixedContextDecoder(Decoder[RNNState]):
-    """The same context vector at every step: the final state of the encoder. The state is that of the RNN."""
+    """One context vector for all steps: the final state of the encoder. The state is that of the RNN."""
 
     def __init__(self, config: FixedContextDecoderConfig, input_dim: int, final_dim: int) -> None:
         super().__init__()

@@ -100,7 +100,7 @@ class KVCache(SharedState):
         return mask, visibility
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        """The same without the buffer."""
+        """A cache with `fn` applied to every tensor, without the buffer."""
         return type(self)(*map_tensors(fn, (self.layers, self.visibility)))
 
     def select_rows(self, rows: Tensor) -> Self:
@@ -109,7 +109,7 @@ class KVCache(SharedState):
         return type(self)(select_rows(self.layers, rows // beam_size), select_rows(self.visibility, rows))
 
     def repeat_rows(self, times: int) -> Self:
-        """The same entries, with the visibility repeated."""
+        """Shared entries, with the visibility repeated."""
         keys, visibility = self.layers[0][0], self.visibility
         if visibility is None:
             if times == 1:
@@ -209,7 +209,7 @@ class StaticKVCache(SharedState):
         return type(self)(layers, select_rows(self.visibility, rows), length)
 
     def repeat_rows(self, times: int) -> Self:
-        """The same entries, with the visibility repeated; the capacity is for fewer tokens."""
+        """Shared entries, with the visibility repeated; the capacity is for fewer tokens."""
         return replace(self, visibility=self.visibility.repeat_interleave(times, 0))
 
     def reorder(self, parent: Tensor) -> Self:

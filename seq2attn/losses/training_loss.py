@@ -15,7 +15,7 @@ from seq2attn.decoders.base import DecoderOutput
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig, guided_alignment_loss
 from seq2attn.losses.scheduled_sampling import ScheduledSamplingConfig
 from seq2attn.models import Seq2Seq
-from seq2attn.nn.kernels.cross_entropy import _chunk_rows, linear_cross_entropy, symmetric_kl
+from seq2attn.nn.kernels.cross_entropy import chunk_rows, linear_cross_entropy, symmetric_kl
 from seq2attn.tokenizers.vocabulary import BOS
 
 
@@ -116,7 +116,7 @@ class TrainingLoss(nn.Module):
         if not probability:
             return batch
         output = self.model.output_projection
-        chunks = self.decode(batch)[0].hidden.flatten(0, 1).split(_chunk_rows(output.weight))
+        chunks = self.decode(batch)[0].hidden.flatten(0, 1).split(chunk_rows(output.weight))
         predicted = torch.cat([output(chunk).argmax(-1) for chunk in chunks]).view_as(batch.target).roll(1, 1)
         is_replaced = (torch.rand(predicted.shape, device=predicted.device) < probability) & (batch.target != BOS)
         return replace(batch, target=predicted.where(is_replaced, batch.target))

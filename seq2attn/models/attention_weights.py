@@ -86,7 +86,7 @@ def cross_attention_weights(
         if decoded.cross_attention is not None:
             weights = decoded.cross_attention
             weights[model.log_probs(decoded.hidden[:, 0]).isnan().any(1)] = math.nan
-            for row, one in zip(rows, weights.float().cpu().numpy(), strict=True):
+            for row, matrix in zip(rows, weights.float().cpu().numpy(), strict=True):
                 source, target = pairs[row]
-                output[row] = one[:, :, : len(target) + 1, : len(source) + 1]
+                output[row] = matrix[:, :, : len(target) + 1, : len(source) + 1]
     return output

@@ -24,7 +24,7 @@ class SharedState(ABC):
 
     @abstractmethod
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        """The same with `fn` applied to every tensor."""
+        """A state with `fn` applied to every tensor."""
 
     @abstractmethod
     def select_rows(self, rows: Tensor) -> Self:
@@ -44,7 +44,7 @@ class SharedState(ABC):
 
     @abstractmethod
     def with_fixed_capacity(self, steps: int) -> SharedState:
-        """The same with shapes that stay for `steps` further tokens of each row; it is continued in place."""
+        """A copy whose shapes stay for `steps` further tokens of each row; it is continued in place."""
 
 
 def map_tensors(fn: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
@@ -95,7 +95,7 @@ def select_sentences(tree: Tree, sentences: Tensor, beam_size: int) -> Tree:
 
 
 def with_fixed_capacity(tree: Tree, steps: int) -> Tree:
-    """The same with shapes that stay for `steps` further tokens of each row; it may be continued once."""
+    """A copy whose shapes stay for `steps` further tokens of each row; it may be continued once."""
     return _rebuild(tree, lambda x: x, lambda shared: shared.with_fixed_capacity(steps))
 
 

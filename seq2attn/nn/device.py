@@ -68,7 +68,7 @@ def is_oom_error(error: Exception) -> bool:
 def deterministic(enabled: bool) -> Iterator[None]:
     """Context with deterministic kernels only. On a CPU all kernels are deterministic.
 
-    Raises: UserError if a layer has no such kernel.
+    Raises UserError if a layer has no such kernel.
     """
     if not enabled or not torch.cuda.is_available():
         yield

@@ -36,7 +36,7 @@ class SequenceLayout:
         return cls(cu_seqlens, positions, index, min_length, max_length)
 
     def map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        """The same with `fn` applied to every tensor."""
+        """A layout with `fn` applied to every tensor."""
         cu_seqlens, positions, index = fn(self.cu_seqlens), fn(self.positions), fn(self.padded_index)
         return replace(self, cu_seqlens=cu_seqlens, positions=positions, padded_index=index)
 

@@ -79,7 +79,7 @@ class ReferenceSteps:
 
 
 class FusedSteps:
-    """The same for training: fused steps, and one product over all steps for each weight gradient."""
+    """Steps of an `InputFedRNN` for training: fused, and one product over all steps for each weight gradient."""
 
     def __init__(self, rnn: InputFedRNN, embedded: Tensor) -> None:
         rows = [embedded.size(0)] * embedded.size(1)

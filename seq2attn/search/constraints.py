@@ -26,7 +26,7 @@ class LengthLimits:
     phrases: Tensor | None = None  # [B, C, M] long, tokens that it contains; FREE after a shorter phrase
 
     def with_prefixes(self, prefixes: Sequence[Sequence[int]]) -> LengthLimits:
-        """The same with a prefix for each sentence, and a maximum length of at least the prefix and EOS."""
+        """Limits with a prefix for each sentence, and a maximum length of at least the prefix and EOS."""
         width = max(map(len, prefixes), default=0)
         if not width:
             return self
@@ -34,7 +34,7 @@ class LengthLimits:
         return LengthLimits(self.min_length, torch.maximum(self.max_length, (prefix != FREE).sum(1) + 1), prefix)
 
     def with_phrases(self, phrases: Sequence[Sequence[Sequence[int]]]) -> LengthLimits:
-        """The same with phrases for each sentence, and a maximum length of at least prefix, phrases and EOS."""
+        """Limits with phrases for each sentence, and a maximum length of at least prefix, phrases and EOS."""
         width, longest = max(map(len, phrases)), max((len(ids) for row in phrases for ids in row), default=0)
         if not width:
             return self
@@ -46,7 +46,7 @@ class LengthLimits:
         return replace(self, max_length=torch.maximum(self.max_length, count + 1), phrases=padded)
 
     def to(self, device: torch.device) -> LengthLimits:
-        """The same on a device."""
+        """The limits on a device."""
         return map_tensors(lambda tensor: tensor.to(device), self)
 
 

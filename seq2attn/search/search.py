@@ -75,7 +75,7 @@ class Hypotheses:
         return cls(torch.full((sentences, width, length), eos, device=device), scores, scores)
 
     def update(self, sentences: Tensor, hypotheses: Hypotheses) -> Hypotheses:
-        """The same with other `hypotheses` of some `sentences` [b]."""
+        """These hypotheses, with others for some `sentences` [b]."""
         return Hypotheses(
             self.tokens.index_copy(0, sentences, hypotheses.tokens),
             self.scores.index_copy(0, sentences, hypotheses.scores),

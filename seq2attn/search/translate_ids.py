@@ -32,7 +32,7 @@ MIN_BATCH_TOKENS = 1024
 MAX_BATCH_TOKENS = 8192
 """Source tokens of a batch, with padding, times the hypotheses of each sentence, on a CPU."""
 MAX_GPU_BATCH_TOKENS, GPU_BYTES_PER_TOKEN = 2**18, 2**17
-"""The same on a GPU, and the memory that each needs: a step takes as long for few sentences as for thousands."""
+"""Those on a GPU, and the memory that each needs: a step takes as long for few sentences as for thousands."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ tanh_backward = torch.ops.aten.tanh_backward.grad_input
 CHUNK_SIZE = {"cpu": 2**18}
 """Elements of [B, H, T, S, d] that are computed at a time, by device type (1 MB in float32)."""
 DEFAULT_CHUNK_SIZE = 2**26
-"""The same for other devices, where small chunks cost more than memory."""
+"""Elements of a chunk on other devices, where small chunks cost more than memory."""
 
 
 def additive_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -126,6 +126,6 @@ def _chunks(q: Tensor, k: Tensor, fn: Callable[[Tensor], Tensor]) -> Iterator[tu
     for head in range(heads):
         for b in (slice(start, start + num_sentences) for start in range(0, sentences, num_sentences)):
             for t in (slice(start, start + num_queries) for start in range(0, queries, num_queries)):
-                one, other = q[b, head, t].unsqueeze(2), k[b, head].unsqueeze(1)
-                chunk = buffer[: one.size(0), : one.size(1)]
-                yield (b, head, t), fn(torch.add(one, other, out=chunk))
+                query, key = q[b, head, t].unsqueeze(2), k[b, head].unsqueeze(1)
+                chunk = buffer[: query.size(0), : query.size(1)]
+                yield (b, head, t), fn(torch.add(query, key, out=chunk))

@@ -17,12 +17,8 @@ from seq2attn.nn.precision import autocast_dtype
 
 CHUNK_LOGITS = {"cpu": 2**21}
 """Number of logits in a chunk, by device type: 8 MB in float32 stay in the processor's cache."""
-
-
 LARGE_CHUNK = 2**26
-"""The same on other devices, where a chunk costs thirty kernel launches and up to 12 bytes per logit."""
-
-
+"""Number of logits in a chunk on other devices, where it costs thirty kernel launches and up to 12 bytes per logit."""
 MIN_CHUNK_ROWS = 256
 """Minimum number of tokens in a chunk: for fewer, adding up gradients of the weight takes longer than their product."""
 
@@ -49,7 +45,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, needs_grad: bool
     ) -> tuple[Tensor, Tensor]:
-        rows = _chunk_rows(weight)
+        rows = chunk_rows(weight)
         rows -= rows % ROW_MULTIPLE if rows > ROW_MULTIPLE else 0
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
         log_probs = total.new_zeros(labels.size(0))
@@ -93,7 +89,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return d_hidden * d_total, d_weight * d_total, d_bias * d_total, None, None, None
 
 
-def _chunk_rows(weight: Tensor) -> int:
+def chunk_rows(weight: Tensor) -> int:
     """Tokens in a chunk, for an output layer with `weight` [V, D]."""
     return max(MIN_CHUNK_ROWS, CHUNK_LOGITS.get(weight.device.type, LARGE_CHUNK) // weight.size(0))
 
@@ -110,7 +106,7 @@ def symmetric_kl(hidden: Tensor, other: Tensor, output: nn.Linear) -> Tensor:
 
     R-Drop (Liang et al. 2021, eq. 2). As in the cross-entropy the logits are computed in chunks and not stored.
     """
-    rows = _chunk_rows(output.weight)
+    rows = chunk_rows(output.weight)
     parts = zip(hidden.split(rows), other.split(rows), strict=True)
     return torch.stack([checkpoint(_symmetric_kl, *pair, output, use_reentrant=False) for pair in parts]).sum()
 
@@ -122,7 +118,7 @@ def _symmetric_kl(hidden: Tensor, other: Tensor, output: nn.Linear) -> Tensor:
 
 def label_log_probs(hidden: Tensor, labels: Tensor, output: nn.Linear) -> Tensor:
     """Log-probabilities of labels, with gradients and without storing the logits: [M, D], [M] -> [M]"""
-    rows = _chunk_rows(output.weight)
+    rows = chunk_rows(output.weight)
     parts = zip(hidden.split(rows), labels.split(rows), strict=True)
     return torch.cat([checkpoint(_label_log_probs, *pair, output, use_reentrant=False) for pair in parts])
 
