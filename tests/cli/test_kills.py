@@ -164,6 +164,7 @@ def test_a_validation_is_finished_before_training_stops(corpus):
     assert state.update == state.last_validated_update == 2 and checkpoint.is_validated
 
 
+@pytest.mark.slow
 def test_a_second_signal_exits_at_once(corpus):
     home = slow_to_validate(corpus)
     running = home.start("run")

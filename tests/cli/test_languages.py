@@ -74,6 +74,7 @@ def test_a_small_model_learns_a_toy_language(invoke: Invoke, tmp_path: Path) -> 
     assert (dev["scores"][2]["name"], dev["scores"][2]["value"] < 60) == ("token error rate", True)
 
 
+@pytest.mark.slow
 def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
     write_toy(tmp_path)
     for language, answer in (("en", "the answer"), ("fr", "la réponse")):

@@ -45,6 +45,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return folder / "run", invoke_in(folder, "export", "run", "--to", "onnx", "--quantization", "int8")
 
 
+@pytest.mark.slow
 def test_int8_export(exported: tuple[Path, Done], invoke: Invoke) -> None:
     run, done = exported
     assert [line.split()[0] for line in done.out.splitlines()] == ["search", "greedy", "beam", "forced"]
@@ -89,6 +90,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.slow
 def test_a_damaged_or_forged_export_is_refused(
     exported: tuple[Path, Done], invoke: Invoke, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:

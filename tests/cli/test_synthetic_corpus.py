@@ -136,6 +136,7 @@ tokenizer: {{joint: {{kind: {kind}}}}}
         assert row < original or source[0] == tag
 
 
+@pytest.mark.slow
 def test_options_reach_the_translation(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, other = small_run(tmp_path).folder, small_run(tmp_path / "other", small.TRANSFORMER_CONFIG).folder
     write_lines(tmp_path / "lines", random_lines(30))

@@ -47,7 +47,7 @@ def test_a_correct_model_passes(family, tmp_path):
     assert [result for result in results if not result.passed] == []
 
 
-@pytest.mark.parametrize("family", ["transformer", "luong"])
+@pytest.mark.parametrize("family", slow_but(["luong"], ["transformer", "luong"]))
 def test_a_line_that_the_translator_would_cut_is_cut(family, tmp_path):
     run = make_run(tmp_path, *FAMILIES[family])
     longest = max_source_length(run.load_config())

@@ -62,7 +62,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@fuzzed(st.one_of(line, likely), quick=80, slow=3000)
+@fuzzed(st.one_of(line, likely), quick=50, slow=3000)
 def test_any_words_run_or_are_refused(home, case):
     name, words = case
     here = Path.cwd()

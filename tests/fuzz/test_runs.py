@@ -118,7 +118,7 @@ def corrupt(root: Path, files: tuple[str, ...], how: str, which: int, other: int
 cases = st.tuples(st.sampled_from([*TEXTS]), st.lists(corruption, min_size=1, max_size=2))
 
 
-@fuzzed(cases, quick=30, slow=1000)
+@fuzzed(cases, quick=20, slow=1000)
 def test_a_corrupt_run_is_refused_or_translates_as_before(home, case):
     name, corruptions = case
     original = home[name]

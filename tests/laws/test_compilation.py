@@ -25,6 +25,7 @@ def without_recompiles():
     [(True, None), *(pytest.param(False, decoder, marks=pytest.mark.slow) for decoder in (None, SSRU))],
 )
 @pytest.mark.usefixtures("without_recompiles")
+@pytest.mark.slow
 def test_a_transformer_is_one_graph_for_all_sizes(packed, decoder):
     """Traced only, without generated kernels."""
     plain, compiled = objective(decoder=decoder).double(), objective(decoder=decoder).double()

@@ -124,6 +124,7 @@ def guided(folder, run, *, resume=False, guide=None, **options):
     return train(ExperimentConfig.model_validate(values), resume=resume)
 
 
+@pytest.mark.slow
 def test_accumulated_batches_equal_one_large_batch(corpus):
     parts = guided(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, **SGD)
     whole = guided(corpus, "whole", batch={"tokens": 10_000}, **SGD)

@@ -148,6 +148,7 @@ def test_a_frozen_bos_keeps_its_row(corpus):
         assert changed.any() and not changed[BOS] and (tie == "none" or changed.sum() == len(changed) - 1)
 
 
+@pytest.mark.slow
 def test_frozen_weights_are_saved_once(corpus, old):
     """A resumption may freeze other parts; without the frozen weights, or with other ones, there is one line."""
     run = trained(corpus, "run", init_from=init_from(old), frozen=["encoder"], max_duration=["4 updates"])
@@ -178,6 +179,7 @@ def test_frozen_weights_are_saved_once(corpus, old):
             assert str(error.value).count(str(second.frozen_path)) == 1
 
 
+@pytest.mark.slow
 def test_resuming_needs_no_other_run_and_is_exact(corpus, old):
     options = {"tokenizer": of_run(old), "init_from": init_from(old), "frozen": ["encoder.rnn"]}
     whole = trained(corpus, "whole", max_duration=["8 updates"], **options)

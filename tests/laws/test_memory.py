@@ -159,6 +159,7 @@ def test_an_exchange_of_gradients_that_fails_ends_training(corpus):
     assert all(codes) and any("ran out of memory during the exchange of gradients" in output for output in outputs)
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_that_accumulates_and_skip_the_same_updates(corpus):
     # Two ranks take alternate batches of one plan of an even number, so both learn from the same two batches in each
     # update, and divide by the target tokens of both.

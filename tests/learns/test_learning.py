@@ -127,6 +127,7 @@ def copy_accuracy(decoder: dict) -> tuple[float, float]:
     return shares[0], shares[1]
 
 
+@pytest.mark.slow
 def test_attention_copies_longer_sentences_than_in_training():
     attention = {"score": {"kind": "offset", "max_distance": 4}}
     assert copy_accuracy({"kind": "luong", "input_feeding": False, "attention": attention}) == (1.0, 1.0)

@@ -141,6 +141,7 @@ def test_terms_have_a_space_before_them_where_the_script_has_spaces(
     assert tokenizer.decode(found.ids) == term
 
 
+@pytest.mark.slow
 def test_terms_of_an_imported_model_are_compared_with_its_punctuation(tmp_path: Path) -> None:
     """Moses' punctuation, which the model reads, has other quotes."""
     make_marian(tmp_path / "hf")

@@ -43,7 +43,7 @@ MODELS: dict[str, tuple[str, list[str]]] = {
     "Marian, two vocabularies": (EACH, [*POST, *PAPER, *SILU, "model.embeddings.tie=output"]),
     "Marian, three tables": (EACH, [*POST, "model.embeddings.tie=none", "model.embeddings.scaled=false"]),
 }
-QUICK = ("Pegasus, learned positions", "Marian, two vocabularies")
+QUICK = ("Marian, two vocabularies",)
 BOTH = ("model.decoder.norm_type", "search.lengths.length_penalty")
 
 
@@ -84,7 +84,7 @@ def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> N
         "Marian",
         pytest.param("Marian, two vocabularies", marks=pytest.mark.slow),
         pytest.param("Pegasus", marks=pytest.mark.slow),
-        "Pegasus, learned positions",
+        pytest.param("Pegasus, learned positions", marks=pytest.mark.slow),
     ],
 )
 def test_an_export_can_be_imported(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

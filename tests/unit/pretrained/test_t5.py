@@ -28,7 +28,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "1.1, tied by transformers 5": ({"gated": True, "tied": True}, {}, ""),
     "mT5": ({"gated": True, "multilingual": True}, {}, ""),
 }
-QUICK = ("1.0 with a task", "mT5")
+QUICK = ("1.0 with a task",)
 LENGTHS = LengthsConfig(alpha=0.8, max_length=18, max_length_ratio=None, source_language="de")
 
 

@@ -19,6 +19,7 @@ from tests.support.trainings import (
 COSINE = {"kind": "cosine", "warmup_updates": 5}
 
 
+@pytest.mark.slow
 def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
     """With BPE-dropout, each epoch has another number of updates, and more than without."""
     schedule = {"lr_schedule": COSINE, "seed": 0}  # whose first epoch is the measure of all

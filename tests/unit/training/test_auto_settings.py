@@ -26,6 +26,7 @@ from seq2attn.training.resolve import (
     time_limit_warning,
 )
 from seq2attn.training.train_state import TrainState
+from tests.support.marks import slow_but
 from tests.support.trainings import (
     assert_same,
     last_weights,
@@ -169,7 +170,7 @@ def test_a_cosine_schedule_ends_with_a_training_of_other_batches(corpus, before,
     assert run.load_config().training.lr_schedule.total_updates == update + 1
 
 
-@pytest.mark.parametrize("before", [7, 37, pytest.param(140, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("before", slow_but([7], [7, 37, 140]))
 def test_the_end_of_a_schedule_is_that_of_each_later_resumption(before):
     """Training goes on from the middle of an epoch of `before` updates."""
     options = {"max_duration": ["9 epochs"], "batch": {"tokens": 256}, "lr_schedule": COSINE}
