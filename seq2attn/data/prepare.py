@@ -43,7 +43,7 @@ from seq2attn.data.readers import (
     read_pairs_with_alignments,
     read_references,
 )
-from seq2attn.data.train_tokenizers import Log, check_tags, make_tokenizers
+from seq2attn.data.train_tokenizers import check_tags, make_tokenizers
 from seq2attn.data.training_set import TrainingPart, TrainingSet
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError, RunError
@@ -56,6 +56,7 @@ from seq2attn.io.files import (
     write_json,
     write_manifest,
 )
+from seq2attn.io.terminal import Log
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer, load_tokenizers
 

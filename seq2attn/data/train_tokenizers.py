@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from seq2attn.data.data_config import DataConfig
 from seq2attn.errors import DataError
+from seq2attn.io.terminal import Log
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer, tags_of
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, TokenizersConfig, load_tokenizer
-
-Log = Callable[[str], None]
 
 
 def make_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:

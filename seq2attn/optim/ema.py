@@ -20,7 +20,8 @@ class WeightAverage:
     """Moving average of all trained weights, which replaces them for validation and in checkpoints."""
 
     def __init__(self, optimizer: Optimizer, decay: float) -> None:
-        self.optimizer, self.decay = optimizer, decay
+        self.optimizer = optimizer
+        self.decay = decay
 
     @torch.no_grad()
     def update(self, update: int, skipped: Tensor) -> None:

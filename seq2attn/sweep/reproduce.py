@@ -7,12 +7,12 @@ from pathlib import Path
 
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.corpora import fetch_corpus
-from seq2attn.data.train_tokenizers import Log
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.ensemble import load
 from seq2attn.inference.synthetic_corpus import SyntheticCorpus
 from seq2attn.io.files import remove_dir
+from seq2attn.io.terminal import Log
 from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import read_record
 from seq2attn.sweep.report import write_report

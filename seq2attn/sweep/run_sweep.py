@@ -18,12 +18,12 @@ from tqdm import tqdm
 
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.prepare import PREPARED, prepare
-from seq2attn.data.train_tokenizers import Log
 from seq2attn.errors import RunError
 from seq2attn.io.files import FORMAT_VERSION, atomic_dir, remove_dir, remove_temporary, write_bytes, write_json
 from seq2attn.io.import_path import environment
 from seq2attn.io.lock import check_locks, lock_directory
 from seq2attn.io.tables import format_table
+from seq2attn.io.terminal import Log
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters
 from seq2attn.sweep.leaderboard import build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import SweepPlan, TrialRun

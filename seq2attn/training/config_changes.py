@@ -33,7 +33,7 @@ Digests = dict[str, dict[str, str]]
 
 
 def text_digests(data: DataConfig) -> Digests:
-    """Digests of the files for training and validation. Raises: DataError if one cannot be read."""
+    """Digests of the files for training and validation. Raises DataError if one cannot be read."""
     corpora = {"train": data.train, "dev": (data.dev,)}
     return {
         name: {str(file): file_digest(file) for corpus in part for file in corpus.files}

@@ -106,7 +106,7 @@ class DistributedContext:
 def training_device(name: str) -> torch.device:
     """The device of this process for `training.device`: under torchrun one CUDA device per process.
 
-    Raises: UserError if there is no such device, or if several processes would share it.
+    Raises UserError if there is no such device, or if several processes would share it.
     """
     device = resolve_device(name)
     if device.type == "cpu":
@@ -166,7 +166,8 @@ class StopRequest:
     def _record(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if self._signal is None:
-            self._signal, self._signal_time = number, now
+            self._signal = number
+            self._signal_time = now
         elif now - self._signal_time > REPEAT_WINDOW:
             # Files are written under temporary names, so nothing needs to be cleaned up.
             with suppress(OSError):  # the terminal may be closed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,6 +21,7 @@ from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.experiment.training_config import InitFromConfig, LoRAConfig, TrainingConfig
+from seq2attn.io.terminal import Log
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_trained, select_parameters
@@ -35,7 +35,6 @@ from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.config_changes import config_changes
 from seq2attn.training.memory import restored_buffers
 
-Log = Callable[[str], None]
 VOCABULARY_TABLES = {
     "source_embedding.embedding.weight": "source",
     "target_embedding.embedding.weight": "target",
@@ -47,22 +46,22 @@ DROPOUT_PAIRS, MAX_DROPOUT_LOSS = 16, 1.0
 """Sentence pairs with which initial weights are tried, and the loss per token by which dropout may raise theirs."""
 
 
-def check_parts(config: ExperimentConfig, *, needs_initial_run: bool = True) -> int | None:
+def check_parts(experiment: ExperimentConfig, *, needs_initial_run: bool = True) -> int | None:
     """The number of trained parameters, if the config names parts that are trained or not, or has a plug-in.
 
     Raises FieldError for a name that no part of the model has, for plug-ins that do not fit the other parts, and for
     weights of the initial run that do not. A training that is resumed needs no initial run, nor does the plan of one.
     """
-    training = config.training
+    training = experiment.training
     if needs_initial_run:
-        _check_initial_run(config)
+        _check_initial_run(experiment)
     exclude = training.init_from.exclude if training.init_from else ()
-    has_plugins = bool(plugin_modules(config.model))
+    has_plugins = bool(plugin_modules(experiment.model))
     if not (training.frozen or training.lora or training.lr_scales or exclude or has_plugins):
         return None
     build = build_model if has_plugins else build_on_meta_device  # where a plug-in may not be built
     try:
-        model = build(config.model, *assumed_vocab_sizes(config.tokenizer))
+        model = build(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
     except ConfigError as error:
         key, _, message = str(error).removeprefix("`").partition("`: ")
         raise FieldError(key, message) from None
@@ -98,24 +97,26 @@ def _add_adapters(model: nn.Module, lora: LoRAConfig) -> None:
         add_adapter(layer, lora.rank, lora.alpha)
 
 
-def load_initial_weights(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, log: Log) -> None:
+def load_initial_weights(model: Seq2Seq, experiment: ExperimentConfig, prepared: PreparedData, log: Log) -> None:
     """Load pretrained weights into a model, then those of `training.init_from`.
 
     Raises UserError or DataError for weights that do not fit the model.
     """
-    init = config.training.init_from
+    init = experiment.training.init_from
     if init is None or init.exclude:
-        _load_pretrained(model, config, prepared, log)
+        _load_pretrained(model, experiment, prepared, log)
     if init is not None:
-        _load_run(model, config, init, prepared, log)
+        _load_run(model, experiment, init, prepared, log)
         _warn_of_dropout(model, prepared.train.corpus, log)
 
 
-def _load_run(model: Seq2Seq, config: ExperimentConfig, init: InitFromConfig, prepared: PreparedData, log: Log) -> None:
+def _load_run(
+    model: Seq2Seq, experiment: ExperimentConfig, init: InitFromConfig, prepared: PreparedData, log: Log
+) -> None:
     """Copy the weights of a run, except those of the parts that it excludes."""
     run = RunDirectory(init.run_dir)
     old_model, *old_tokenizers = run.load_model()
-    for change in config_changes(run.load_config().model, config.model, "model").values():
+    for change in config_changes(run.load_config().model, experiment.model, "model").values():
         log(f"{run.folder}: {change}")
     weights = old_model.state_dict()
     rows = {
@@ -136,9 +137,9 @@ def _load_run(model: Seq2Seq, config: ExperimentConfig, init: InitFromConfig, pr
 
 def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:
     """Log a warning if the dropout of the config makes the first pairs of a corpus far less likely."""
-    batch, objective = make_batch(corpus, range(min(len(corpus), DROPOUT_PAIRS))), TrainingLoss(model)
+    batch, loss_module = make_batch(corpus, range(min(len(corpus), DROPOUT_PAIRS))), TrainingLoss(model)
     with torch.no_grad(), restored_buffers(model):
-        losses = [objective.train(mode)(batch).negative_log_likelihood for mode in (False, True)]
+        losses = [loss_module.train(mode)(batch).negative_log_likelihood for mode in (False, True)]
     plain, dropped = (float(loss) / len(batch.label_index) for loss in losses)
     if dropped - plain > MAX_DROPOUT_LOSS:
         plain, dropped = (math.exp(min(loss, 700.0)) for loss in (plain, dropped))
@@ -148,16 +149,16 @@ def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:
         )
 
 
-def _check_initial_run(config: ExperimentConfig) -> None:
+def _check_initial_run(experiment: ExperimentConfig) -> None:
     """Compare the sizes of the model with those of the run of `training.init_from`, before anything is written.
 
     Raises FieldError for weights that the model cannot take, and without a run.
     """
-    if (init := config.training.init_from) is None:
+    if (init := experiment.training.init_from) is None:
         return
     run = RunDirectory(init.run_dir)
     try:
-        models = run.load_config().model, config.model
+        models = run.load_config().model, experiment.model
         sizes = [len(tokenizer.vocabulary) for tokenizer in run.load_tokenizers()]
         old, new = (build_on_meta_device(model, *sizes) for model in models)
         _copied_tensors(new, old.state_dict(), init, is_same_source=True)
@@ -191,8 +192,8 @@ def _mismatches(tensors: dict[str, Tensor], weights: dict[str, Tensor], *, is_sa
         if name not in weights:
             mistakes.append(f"lacks `{name}`")
         elif weights[name].shape[first:] != tensor.shape[first:]:
-            found, expected = (" x ".join(map(str, shape)) for shape in (weights[name].shape, tensor.shape))
-            mistakes.append(f"`{name}` is {found}, expected {expected}")
+            actual, expected = (" x ".join(map(str, shape)) for shape in (weights[name].shape, tensor.shape))
+            mistakes.append(f"`{name}` is {actual}, expected {expected}")
         elif name.startswith("source_embedding.embeddings.") and not is_same_source:
             mistakes.append(f"`{name}` is for another source vocabulary")
         elif tied != name and not tensor.is_meta and not torch.equal(weights[name], weights[tied]):
@@ -229,16 +230,19 @@ class RowMapping:
         return f"{self.num_copied:,} entries copied, {num_composed:,} the mean of several, {num_new:,} new"
 
 
-def _load_pretrained(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData, log: Log) -> None:
+def _load_pretrained(model: Seq2Seq, experiment: ExperimentConfig, prepared: PreparedData, log: Log) -> None:
     """Pretrained weights of BERT, and pretrained vectors, divided by the scale of the embeddings."""
     if isinstance(model.source_embedding, BertEmbedding) and isinstance(model.encoder, BertEncoder):
-        assert isinstance(config.model.encoder, BertEncoderConfig)
+        encoder = experiment.model.encoder
+        assert isinstance(encoder, BertEncoderConfig)
         assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config
-        load_bert_weights(config.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids)
-        log(f"encoder: pretrained weights of {config.model.encoder.path}")
-        if not config.training.lr_scales and config.model.encoder.frozen != "all":
+        load_bert_weights(
+            experiment.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids
+        )
+        log(f"encoder: pretrained weights of {encoder.path}")
+        if not experiment.training.lr_scales and encoder.frozen != "all":
             log("warning: BERT has the full learning rate; pretrained weights need a smaller one: `training.lr_scales`")
-    embeddings = config.model.embeddings
+    embeddings = experiment.model.embeddings
     for side, path, tokenizer, embedding in (
         ("source", embeddings.source_vectors, prepared.source, model.source_embedding),
         ("target", embeddings.target_vectors, prepared.target, model.target_embedding),

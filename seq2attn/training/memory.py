@@ -161,13 +161,13 @@ def largest_micro_batches(micro_batches: Sequence[Indices], lengths: NDArray[np.
 
 
 def reserve_optimizer_memory(
-    module: nn.Module, optimizer: torch.optim.Optimizer, config: TrainingConfig
+    module: nn.Module, optimizer: torch.optim.Optimizer, training: TrainingConfig
 ) -> list[Tensor]:
     """Tensors of the size of the state after the optimizer's first step: two per weight for Adam, and its average."""
     if optimizer.state:
         return []
     count = 2 if "momentum" not in optimizer.defaults else int(optimizer.defaults["momentum"] > 0)
-    count += config.ema_decay is not None
+    count += training.ema_decay is not None
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return [torch.zeros_like(parameter) for parameter in trained for _ in range(count)]
 

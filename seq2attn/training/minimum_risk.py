@@ -127,10 +127,11 @@ def sentence_metric(evaluation: EvaluationConfig, name: MetricName, references: 
     return metric
 
 
-def build_loss(model: Seq2Seq, config: ExperimentConfig, prepared: PreparedData) -> TrainingLoss:
-    """The loss of a training, by its config."""
-    training, smoothing = config.training, config.training.label_smoothing
+def build_loss(model: Seq2Seq, experiment: ExperimentConfig, prepared: PreparedData) -> TrainingLoss:
+    """The loss of a training, by its experiment."""
+    training = experiment.training
+    smoothing = training.label_smoothing
     if training.minimum_risk is None:
         return TrainingLoss(model, smoothing, training.guided_alignment, training.r_drop, training.scheduled_sampling)
-    metric = sentence_metric(config.evaluation, training.minimum_risk.metric, prepared.dev_references[0])
+    metric = sentence_metric(experiment.evaluation, training.minimum_risk.metric, prepared.dev_references[0])
     return MinimumRiskLoss(model, smoothing, training.minimum_risk, metric, prepared.target)

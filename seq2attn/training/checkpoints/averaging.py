@@ -58,7 +58,8 @@ def _removed_between(run: RunDirectory, chosen: list[Checkpoint]) -> list[int]:
     """The validated updates from the first of the chosen checkpoints on whose checkpoints were removed."""
     path, updates = run.folder / METRICS_FILE, [checkpoint.train_state.update for checkpoint in chosen]
     lines = read_objects(path, METRICS_HINT) if path.exists() else ()
-    validated = {one["update"] for one in lines if one.get("kind") == "validation" and type(one.get("update")) is int}
+    updates_of_lines = [line.get("update") for line in lines if line.get("kind") == "validation"]
+    validated = {update for update in updates_of_lines if type(update) is int}
     return sorted(update for update in validated.difference(updates) if updates[0] < update < updates[-1])
 
 

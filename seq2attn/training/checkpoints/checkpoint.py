@@ -165,7 +165,7 @@ def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> TrainState:
     """Load model and optimizer from a checkpoint; None for a new optimizer.
 
-    Raises: RunError if tensors do not match this model and optimizer.
+    Raises RunError if tensors do not match this model and optimizer.
     """
     weights, tensors = load_checkpoint(checkpoint)
     copy_weights(model, weights, checkpoint.model_path)

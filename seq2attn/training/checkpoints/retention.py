@@ -95,7 +95,7 @@ def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
 def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is valid; None if there are no checkpoints.
 
-    Newer ones that are corrupt are renamed, each with a warning. Raises: RunError if all are corrupt.
+    Newer ones that are corrupt are renamed, each with a warning. Raises RunError if all are corrupt.
     """
     corrupt: list[tuple[Path, RunError]] = []
     for folder in reversed(checkpoint_folders(run)):
@@ -105,10 +105,10 @@ def latest_valid_checkpoint(run: Path, warn: Callable[[str], None]) -> Checkpoin
         except RunError as error:
             corrupt.append((folder, error))
             continue
-        for other, reason in corrupt:
-            renamed = other.with_name(other.name + ".corrupt")
+        for corrupt_folder, reason in corrupt:
+            renamed = corrupt_folder.with_name(corrupt_folder.name + ".corrupt")
             shutil.rmtree(renamed, ignore_errors=True)
-            other.rename(renamed)
+            corrupt_folder.rename(renamed)
             update = checkpoint.train_state.update
             warn(f"warning: {reason}; renamed to {renamed.name}, training resumes after update {update:,}")
         return checkpoint
