@@ -28,7 +28,24 @@ class LossOutput:
     num_target_tokens: int
     guided_alignment: Tensor  # [] unweighted
     num_guided_tokens: Tensor  # [] long: number of aligned target tokens
-    samples_attention: bool  # True for hard attention trained by REINFORCE
+    samples_attention: bool = False  # True for hard attention trained by REINFORCE
+
+    @classmethod
+    def zeros(cls, device: torch.device) -> LossOutput:
+        """Sums of no micro-batch."""
+        zero = torch.zeros((), device=device)
+        return cls(zero, zero, 0, zero, zero.long())
+
+    def add(self, other: LossOutput) -> LossOutput:
+        """Sums of two micro-batches, without gradients."""
+        return LossOutput(
+            self.loss + other.loss.detach(),
+            self.negative_log_likelihood + other.negative_log_likelihood.detach(),
+            self.num_target_tokens + other.num_target_tokens,
+            self.guided_alignment + other.guided_alignment.detach(),
+            self.num_guided_tokens + other.num_guided_tokens,
+            other.samples_attention,
+        )
 
     def mean(self, other: LossOutput, extra: Tensor) -> LossOutput:
         """The mean of two losses of the same batch, and an `extra` term."""
@@ -37,31 +54,6 @@ class LossOutput:
             loss=(self.loss + other.loss) / 2 + extra,
             negative_log_likelihood=(self.negative_log_likelihood + other.negative_log_likelihood) / 2,
             guided_alignment=(self.guided_alignment + other.guided_alignment) / 2,
-        )
-
-
-@dataclass(frozen=True)
-class LossSums:
-    """Sums of the losses of micro-batches in this process."""
-
-    loss: Tensor  # []
-    negative_log_likelihood: Tensor  # []
-    guided_alignment: Tensor  # [2]
-    samples_attention: bool = False
-
-    @classmethod
-    def zeros(cls, device: torch.device) -> LossSums:
-        """Sums of no micro-batch."""
-        zero = torch.zeros((), device=device)
-        return cls(zero, zero, zero.repeat(2))
-
-    def add(self, loss: LossOutput) -> LossSums:
-        """Sums with one more loss."""
-        return LossSums(
-            self.loss + loss.loss.detach(),
-            self.negative_log_likelihood + loss.negative_log_likelihood.detach(),
-            self.guided_alignment + torch.stack([loss.guided_alignment.detach(), loss.num_guided_tokens]),
-            loss.samples_attention,
         )
 
 

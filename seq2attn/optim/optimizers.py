@@ -33,8 +33,7 @@ class AdamConfig(Config):
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""
         cls = optim.Adam if self.kind == "adam" else optim.AdamW
-        decay = self.weight_decay
-        return cls(parameters, lr=self.lr, betas=self.betas, eps=self.eps, weight_decay=decay, fused=True)
+        return cls(parameters, **self.model_dump(exclude={"kind"}), fused=True)
 
 
 def _check_nesterov(momentum: float, nesterov: bool) -> list[FieldError]:
@@ -58,14 +57,7 @@ class SGDConfig(Config):
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""
-        return optim.SGD(
-            parameters,
-            lr=self.lr,
-            momentum=self.momentum,
-            nesterov=self.nesterov,
-            weight_decay=self.weight_decay,
-            fused=True,
-        )
+        return optim.SGD(parameters, **self.model_dump(exclude={"kind"}), fused=True)
 
 
 class AdadeltaConfig(Config):
@@ -83,7 +75,7 @@ class AdadeltaConfig(Config):
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""
-        return optim.Adadelta(parameters, lr=self.lr, rho=self.rho, eps=self.eps, weight_decay=self.weight_decay)
+        return optim.Adadelta(parameters, **self.model_dump(exclude={"kind"}))
 
 
 OptimizerConfig = Annotated[AdamConfig | SGDConfig | AdadeltaConfig, Field(discriminator="kind")]

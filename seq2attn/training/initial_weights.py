@@ -236,9 +236,7 @@ def _load_pretrained(model: Seq2Seq, experiment: ExperimentConfig, prepared: Pre
         encoder = experiment.model.encoder
         assert isinstance(encoder, BertEncoderConfig)
         assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config
-        load_bert_weights(
-            experiment.model.encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids
-        )
+        load_bert_weights(encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids)
         log(f"encoder: pretrained weights of {encoder.path}")
         if not experiment.training.lr_scales and encoder.frozen != "all":
             log("warning: BERT has the full learning rate; pretrained weights need a smaller one: `training.lr_scales`")

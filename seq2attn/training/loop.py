@@ -19,7 +19,7 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepare import PreparedData
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.losses.training_loss import LossSums, TrainingLoss, update_baseline
+from seq2attn.losses.training_loss import LossOutput, TrainingLoss, update_baseline
 from seq2attn.nn.device import is_oom_error
 from seq2attn.nn.precision import autocast
 from seq2attn.optim.ema import WeightAverage
@@ -149,12 +149,12 @@ class Trainer:
 
     def _forward_backward(
         self, micro_batches: list[MicroBatch], num_tokens: float
-    ) -> tuple[LossSums, MicroBatch | None]:
+    ) -> tuple[LossOutput, MicroBatch | None]:
         """Forward and backward of all micro-batches: sums of their losses, and the first that did not fit in memory."""
         device, rank, size = self.distributed.device, self.distributed.rank, self.distributed.size
         update, baseline = self.state.update, self.state.reinforce_baseline
         torch.manual_seed(update_seed(self.training.seed, update, rank))  # a resumed run draws the same numbers
-        sums = LossSums.zeros(device)
+        sums = LossOutput.zeros(device)
         for micro_batch in micro_batches:
             is_last, is_exchanging = micro_batch is micro_batches[-1], False
             try:
@@ -180,7 +180,7 @@ class Trainer:
             group["lr"] = lr * group["lr_scale"]
         return lr
 
-    def _count(self, sums: LossSums, attempt: AttemptedUpdate) -> None:
+    def _count(self, sums: LossOutput, attempt: AttemptedUpdate) -> None:
         """Add an update to metrics and state."""
         num_tokens = attempt.num_target_tokens
         self.metrics = self.metrics.add(sums, attempt)

@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.data.batch_planner import Indices
 from seq2attn.experiment.training_config import TrainingConfig
-from seq2attn.losses.training_loss import LossSums
+from seq2attn.losses.training_loss import LossOutput
 from seq2attn.training.distributed import DistributedContext
 
 MetricsState = dict[str, float | list[float]]
@@ -92,11 +92,9 @@ def update_seed(seed: int, update: int, rank: int) -> int:
 
 def is_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> bool:
     """True if a multiple of `every` was reached between two points of progress."""
-
-    def multiples(progress: dict[str, float]) -> int:
-        return math.floor(progress[every.unit] / every.value + 1e-9)  # 0.3 / 0.1 is slightly less than 3
-
-    return multiples(now) > multiples(before)
+    # 0.3 / 0.1 is slightly less than 3
+    old, new = (math.floor(progress[every.unit] / every.value + 1e-9) for progress in (before, now))
+    return new > old
 
 
 MAX_LOSS = 700.0
@@ -138,15 +136,16 @@ class TrainMetrics:
     num_target_tokens: float = 0.0  # of all processes
     seconds: float = 0.0
 
-    def add(self, sums: LossSums, attempt: AttemptedUpdate) -> TrainMetrics:
+    def add(self, sums: LossOutput, attempt: AttemptedUpdate) -> TrainMetrics:
         """Metrics with one more update; its sums and its gradient norm only if it was not skipped."""
         skipped = attempt.is_nonfinite.bool()
+        guided = torch.stack([sums.guided_alignment, sums.num_guided_tokens])
         return replace(
             self,
             loss=self.loss + sums.loss.masked_fill(skipped, 0.0),
             negative_log_likelihood=self.negative_log_likelihood
             + sums.negative_log_likelihood.masked_fill(skipped, 0.0),
-            guided_alignment=self.guided_alignment + sums.guided_alignment.masked_fill(skipped, 0.0),
+            guided_alignment=self.guided_alignment + guided.masked_fill(skipped, 0.0),
             grad_norm=torch.where(skipped, self.grad_norm, attempt.grad_norm),
             lr=attempt.lr,
             num_target_tokens=self.num_target_tokens + attempt.num_target_tokens,
