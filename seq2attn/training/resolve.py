@@ -59,6 +59,7 @@ class Resolved:
 
     experiment: ExperimentConfig  # with numbers for `auto` and `fit`
     notes: list[str]  # for the log
+    state: TrainState  # from which training goes on
     has_changes: bool = False  # of config or text, since the checkpoint
     keeps_optimizer: bool = True  # the state of the optimizer suits the config
 
@@ -74,9 +75,11 @@ def resolve_config(
 
     `fitting_tokens`: of the largest batch that fits in memory, for `training.batch.tokens: fit`.
     """
-    resolved, state = Resolved(experiment, []), TrainState()
+    resolved = Resolved(experiment, [], TrainState())
     if since is not None:
-        resolved, state = _resume(experiment, since, distributed.size), since.checkpoint.train_state
+        resolved = _resume(experiment, since, distributed.size)
+    is_auto = total_updates(experiment.training.lr_schedule) == "auto"
+    state = replace(resolved.state, num_processes=distributed.size, total_is_auto=is_auto)
     training, notes = resolved.experiment.training, resolved.notes
     if fitting_tokens is not None:
         training = _with_tokens(training, fitting_tokens)
@@ -87,7 +90,7 @@ def resolve_config(
     training, training_notes = resolve_training(training, corpus.lengths[train.rows(0, 0)], distributed, state)
     search, search_notes = resolve_length_ratio(resolved.experiment.search, train.corpus.lengths)
     experiment = resolved.experiment.model_copy(update={"training": training, "search": search})
-    return replace(resolved, experiment=experiment, notes=[*notes, *training_notes, *search_notes])
+    return replace(resolved, experiment=experiment, notes=[*notes, *training_notes, *search_notes], state=state)
 
 
 def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int) -> Resolved:
@@ -114,7 +117,7 @@ def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int)
         averages = "" if before.ema_decay is None else "; the weights continue from their averages"
         notes.append(f"the new optimizer starts without a state{averages}")
     experiment = experiment.model_copy(update={"training": training, "search": search})
-    return Resolved(experiment, notes, bool(changes), keeps_optimizer)
+    return Resolved(experiment, notes, since.checkpoint.train_state, bool(changes), keeps_optimizer)
 
 
 def _with_tokens(training: TrainingConfig, tokens: int) -> TrainingConfig:

@@ -21,7 +21,6 @@ from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.nn.packing import Sequences
-from seq2attn.optim.lr_schedules import total_updates
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
@@ -132,14 +131,11 @@ def _build_trainer(experiment: ExperimentConfig, session: Session, since: Resump
     resolved = resolve_config(experiment, prepared.train, distributed, since, fitting_tokens)
     for note in resolved.notes:
         log(note)
-    total_is_auto = total_updates(experiment.training.lr_schedule) == "auto"
-    experiment = resolved.experiment
+    experiment, state = resolved.experiment, resolved.state
     model = _build_model(experiment, prepared, distributed.device, session if since is None else None)
     optimizer = experiment.training.optimizer.build(parameter_groups(model, experiment.training.lr_scales))
-    state, texts = TrainState(), since.texts if since else text_digests(experiment.data)
     if since is not None:
-        state = restore(since.checkpoint, model, optimizer if resolved.keeps_optimizer else None)
-    state = replace(state, texts=texts, num_processes=distributed.size, total_is_auto=total_is_auto)
+        restore(since.checkpoint, model, optimizer if resolved.keeps_optimizer else None)
     if plugin_modules(experiment.model):
         _check_search(model)
     log(_start_message(model, distributed, state))
@@ -147,6 +143,7 @@ def _build_trainer(experiment: ExperimentConfig, session: Session, since: Resump
     _check_guided_alignment(loss_module)
     if distributed.is_main_process:
         save_config(run, experiment, since, has_changes=resolved.has_changes)
+    state = replace(state, texts=text_digests(experiment.data) if since is None else since.texts)
     return Trainer(experiment, prepared, loss_module, optimizer, state, session)
 
 

@@ -88,7 +88,7 @@ def save_checkpoint(
                 WEIGHTS_FILE: save_weights(weights, vocabularies, partial / WEIGHTS_FILE),
                 OPTIMIZER_FILE: save_tensors(tensors, partial / OPTIMIZER_FILE),
             }
-            checkpoint = Checkpoint(folder, dataclasses.replace(state), digests, log_sizes, frozen_digest)
+            checkpoint = Checkpoint(folder, state, digests, log_sizes, frozen_digest)
             content = dataclasses.asdict(checkpoint)
             del content["folder"]
             write_json(partial / STATE_FILE, {**content, "digest": sha256_json(content)})
@@ -162,7 +162,7 @@ def load_checkpoint(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str
     )
 
 
-def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> TrainState:
+def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
     """Load model and optimizer from a checkpoint; None for a new optimizer.
 
     Raises RunError if tensors do not match this model and optimizer.
@@ -173,7 +173,6 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
         _check_optimizer_state(tensors, checkpoint, optimizer)
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": _unflatten(tensors), "param_groups": groups})
-    return dataclasses.replace(checkpoint.train_state)
 
 
 def _check_optimizer_state(
