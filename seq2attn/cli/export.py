@@ -13,7 +13,7 @@ from seq2attn.cli.options import AllowCode, RunDir, Tag
 def export(
     run: RunDir,
     allow_code: AllowCode,
-    to: Annotated[str, typer.Option(metavar="ctranslate2|onnx|huggingface|peft", help="The format to export to.")],
+    to: Annotated[str, typer.Option(metavar="ctranslate2|onnx|huggingface", help="The format to export to.")],
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="The output directory. [RUN_DIR/FORMAT]", show_default=False)
     ] = None,
@@ -28,7 +28,7 @@ def export(
     ] = None,
     tag: Tag = None,
 ) -> None:
-    """Export a trained model to another inference engine or to Hugging Face's transformers and peft, and verify it.
+    """Export a trained model to another inference engine or to Hugging Face's transformers, and verify it.
 
     Both engines translate the same sentences, and the command reports the share of equal tokens and the difference of
     scores. In float32 at least 99 % of the tokens must be equal in greedy search, and the log-probabilities to 0.01;
@@ -41,7 +41,6 @@ def export(
       seq2attn export runs/phrasebook --to onnx
       seq2attn translate runs/phrasebook --engine onnx "Das Haus ist alt."
       seq2attn export runs/phrasebook --to huggingface
-      seq2attn export runs/adapted --to peft
     """
     from seq2attn.errors import UserError
     from seq2attn.experiment.run_directory import RunDirectory

@@ -36,7 +36,7 @@ def import_(
         bool,
         typer.Option(
             "--allow-pickle",
-            help="Also read pytorch_model.bin, in a process that can only convert it. Only if you trust it.",
+            help="Also read pytorch_model.bin, by torch.load(weights_only=True). Only if you trust it.",
         ),
     ] = False,
     verify_with: Annotated[
@@ -56,7 +56,6 @@ def import_(
       seq2attn import opus-mt-en-ROMANCE runs/en-fr --to fr --verify-with lines.en
       seq2attn import nllb-200-distilled-600M runs/nllb --from deu_Latn --to eng_Latn
       seq2attn import flan-t5-small runs/t5 --source-prefix "translate English to German:"
-      seq2attn import opus-mt-de-en-medical runs/medical   # a LoRA adapter of peft, with its model
       seq2attn translate runs/de-en "Das Haus ist alt." --attention -
     """
     from seq2attn.pretrained.family import ImportOptions

@@ -7,12 +7,11 @@ from seq2attn.export.ctranslate2_target import CTranslate2Target
 from seq2attn.export.export_target import ExportTarget
 from seq2attn.export.huggingface_target import HuggingFaceTarget
 from seq2attn.export.onnx_target import OnnxTarget
-from seq2attn.export.peft_target import PeftTarget
 
 TARGETS: dict[str, ExportTarget] = {
-    target.name: target for target in (CTranslate2Target(), OnnxTarget(), HuggingFaceTarget(), PeftTarget())
+    target.name: target for target in (CTranslate2Target(), OnnxTarget(), HuggingFaceTarget())
 }
-"""Targets by name: the engines, and those for Hugging Face's packages. `cli/export.py` lists the names again."""
+"""Targets by name: the engines, and that for Hugging Face's package. `cli/export.py` lists the names again."""
 
 
 def get_target(name: str) -> ExportTarget:

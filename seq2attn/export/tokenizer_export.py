@@ -105,17 +105,13 @@ def check_exported_tokenizer(source: Tokenizer, folder: Path, lines: Sequence[st
             raise UserError(f"the exported tokenizer does not agree on {line!r}: {ours}, and {theirs} by transformers")
 
 
-def usage_code(source: Tokenizer, folder: Path, adapter: Path | None = None) -> str:
-    """A program that translates the lines of a file by a model, with an adapter of `peft` if given, in Markdown."""
-    packages, code, adapt, line = ["transformers", "sentencepiece", "torch"], "", "", "line"
-    if adapter is not None:
-        packages.append("peft")
-        code = "from peft import PeftModel\n"
-        adapt = f'\nmodel = PeftModel.from_pretrained(model, "{adapter}")'
+def usage_code(source: Tokenizer, folder: Path) -> str:
+    """A program that translates the lines of a file by a model, in Markdown."""
+    packages, code, line = ["transformers", "sentencepiece", "torch"], "", "line"
     if isinstance(source, SentencePieceTokenizer):
         if source.config.punctuation is not None:
             packages.append("sacremoses")
-            code += (
+            code = (
                 "from sacremoses import MosesPunctNormalizer\n\n"
                 f'moses = MosesPunctNormalizer("{source.config.punctuation}", pre_replace_unicode_punct=True)\n'
             )
@@ -131,7 +127,7 @@ from pathlib import Path
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 {code}
 folder = "{folder}"
-tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder){adapt}
+tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)
 lines = Path("input.txt").read_text(encoding="utf-8").removesuffix("\\n").split("\\n")
 sources = {{line: {line} for line in lines if line.strip()}}
 output = model.generate(**tokenizer([*sources.values()], return_tensors="pt", padding=True))

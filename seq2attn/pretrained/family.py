@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Literal
+from zipfile import is_zipfile
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
+from safetensors.torch import save_file
 from torch import Tensor
 
 from seq2attn.config.base import Config
@@ -38,28 +37,19 @@ NumPositions = Annotated[int, Field(gt=0, le=2**16)]
 """Number of positions, for which a table may be computed."""
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 """Number of rows or columns, which PyTorch can hold."""
-KEPT_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")
-"""Environment variables of the process; others may be secret."""
 
 
-def _convert(source: Path, target: Path, home: str) -> None:
+def _convert(source: Path, target: Path) -> None:
+    """Write pickled weights as safetensors. Raises DataError for a file that holds anything but tensors."""
     try:
         open_regular(source).close()
-    except OSError as error:
-        raise DataError(f"{source}: cannot be read ({error.strerror})") from None
-    program = Path(__file__).with_name("convert_pickle.py")
-    done = subprocess.run(
-        [sys.executable, "-P", str(program), str(source.resolve()), str(target)],
-        env={name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | {"HOME": home},
-        cwd=home,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-        raise DataError(f"{source}: cannot be converted to safetensors ({reason})")
+        content = torch.load(source, map_location="cpu", weights_only=True, mmap=is_zipfile(source))
+        if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+            raise TypeError("it holds other values than tensors")
+    except Exception as error:  # a corrupt or hostile file raises any
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise DataError(f"{source}: cannot be converted to safetensors ({reason})") from None
+    save_file({str(name): tensor.detach().clone().contiguous() for name, tensor in content.items()}, target)
 
 
 @dataclass(frozen=True)
@@ -157,7 +147,7 @@ class Family(ABC):
             yield self.folder
             return
         with TemporaryDirectory() as temporary:
-            _convert(self.folder / PICKLE_FILE, Path(temporary) / WEIGHTS_FILE, temporary)
+            _convert(self.folder / PICKLE_FILE, Path(temporary) / WEIGHTS_FILE)
             yield Path(temporary)
 
     @property

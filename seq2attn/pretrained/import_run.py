@@ -24,7 +24,6 @@ from seq2attn.nn.initialization import SkipInit
 from seq2attn.pretrained.families import read_family
 from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
-from seq2attn.pretrained.peft_adapter import Adapter
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
@@ -55,9 +54,7 @@ def import_run(
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: exists; give another directory, or move it away")
     check_not_working_dir(run)
-    adapter = Adapter.read(folder)
-    original_folder = folder if adapter is None else adapter.model
-    family = read_family(original_folder, allow_pickle=allow_pickle)
+    family = read_family(folder, allow_pickle=allow_pickle)
     _check_options(family, options)
     experiment = _experiment(family, run, options)
     source, target = (one.train([]) for one in experiment.tokenizer.per_side)
@@ -66,9 +63,7 @@ def import_run(
     with SkipInit(), torch.device("meta"):
         empty = build_model(experiment.model, *sizes)
     with family.weights_folder(allow_pickle=allow_pickle) as weights_in:
-        tensors = read_tensors(original_folder, weights_in, empty, family.tables, family.computed)
-    if adapter is not None:
-        tensors = adapter.merge(tensors, family.tables)
+        tensors = read_tensors(folder, weights_in, empty, family.tables, family.computed)
     family.check_positions(tensors)
     lines = _probe_lines(source.vocabulary, verify_with)
     with atomic_dir(run) as partial:

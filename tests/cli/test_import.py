@@ -1,6 +1,5 @@
 """A Marian model of Hugging Face becomes a run, on which every command works."""
 
-import json
 import re
 import shlex
 import shutil
@@ -33,16 +32,6 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def make_adapter(folder: Path, model: str) -> None:
-    """An adapter as peft saves it."""
-    folder.mkdir()
-    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "base_model_name_or_path": model, "bias": "none"}
-    (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
-    layer = "base_model.model.model.decoder.layers.1.fc1.lora_{}.weight"
-    tensors = {layer.format("A"): torch.ones(1, 16), layer.format("B"): torch.ones(24, 1)}
-    safetensors.torch.save_file(tensors, folder / "adapter_model.safetensors")
-
-
 @pytest.mark.slow
 def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, tmp_path: Path) -> None:
     """The commands of docs/pretrained.md, and others."""
@@ -56,14 +45,12 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     copy = Path(shutil.copytree(marian, tmp_path / "opus-mt-de-en"))
 
     of_one_pair = [command for command in commands("docs/pretrained.md") if not re.search("nllb|t5|enpt", command)]
-    imported, *others, train, compare, look, export_adapted, share, import_adapter, train_lora, export_base, to_peft = [
+    imported, *others, train, compare, look, export_adapted, share, train_lora = [
         shlex.split(command)[1:] for command in of_one_pair
     ]
     done = invoke(*imported, "--verify-with", "test.de")
     assert re.search(r"^greedy +3 +100.00% +100.0%", done.out, re.MULTILINE)
     assert done.err.endswith("imported to runs/de-en\n")
-    make_adapter(tmp_path / import_adapter[1], copy.name)
-    assert "imported to runs/medical" in invoke(*import_adapter, "--verify-with", "test.de").err
     shutil.rmtree(copy)  # the run has copies of its files
     tokenizer = RunDirectory(tmp_path / "runs/de-en").load_config().tokenizer
     assert [one.punctuation for one in tokenizer.per_side] == ["de", "en"]
@@ -100,12 +87,6 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
         assert re.search(r"^greedy +3 +100.00%", invoke(*command).out, re.MULTILINE)
     readme = (tmp_path / "runs/adapted/huggingface/README.md").read_text(encoding="utf-8")
     assert "began with the weights of `de-en`" in readme and 'MosesPunctNormalizer("de", ' in readme
-    refused = invoke(*to_peft, code=2).err
-    assert "runs/de-en/huggingface: has no exported model; make it: seq2attn export runs/de-en --to hugg" in refused
-    invoke(*export_base)
-    assert re.search(r"^greedy +3 +100.00%", invoke(*to_peft).out, re.MULTILINE)
-    card = (tmp_path / "runs/lora/peft/README.md").read_text(encoding="utf-8")
-    assert 'folder = "runs/de-en/huggingface"' in card and 'from_pretrained(model, "runs/lora/peft")' in card
     invoke("import", "runs/adapted/huggingface", "runs/again", "--verify-with", "test.de")
     beam = [invoke("translate", f"runs/{name}", "-i", "test.de").out for name in ("adapted", "again")]
     assert beam[0] == beam[1] and beam[0].count("\n") == 3

@@ -20,8 +20,7 @@ ALLOWED = {
     ("__init__.py", "importlib.import_module"),  # our public names
     ("config/plugin.py", "importlib.import_module"),  # after a check of trust: see test_trust.py
     ("inference/engines/ctranslate2_engine.py", "importlib.import_module"),  # CTranslate2
-    ("pretrained/convert_pickle.py", "torch.load"),  # for --allow-pickle, with `weights_only`, in a limited process
-    ("pretrained/convert_pickle.py", "ctypes"),  # to leave the network
+    ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
     ("inference/engines/onnx_engine.py", "importlib.import_module"),  # the packages of ONNX
     ("experiment/training_config.py", "compile"),  # the value of the key `training.compile`
 }
@@ -78,8 +77,7 @@ READER_METHODS = {
 }
 READERS_ALLOWED = {
     ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
-    ("pretrained/convert_pickle.py", "read_text"),  # of the system; it imports nothing from the package
-    ("pretrained/convert_pickle.py", "torch.load"),  # in a limited process
+    ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
     ("sweep/report.py", "read_bytes"),  # pictures that it made
     ("sweep/run_sweep.py", "read_text"),  # the log of a training that it started

@@ -24,7 +24,7 @@ from seq2attn.pretrained.import_run import import_run
 from seq2attn.pretrained.transformers_engine import TransformersEngine
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
-from tests.support.exported_runs import adapt, make_run
+from tests.support.exported_runs import make_run
 from tests.support.marian import SOURCE
 from tests.support.multilingual import make_m2m100
 
@@ -104,10 +104,6 @@ def test_each_figure_of_an_export_counts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = make_run(Path(), changes=["search.no_repeat_ngram_size=null"])
-    if name == "peft":
-        export_run(run, TARGETS["huggingface"], Path("run/huggingface"), verify_with=Path("train.de"))
-        run = adapt(Path())
-        capsys.readouterr()
     target, exported = TARGETS[name], Path("exported")
     export_run(run, target, exported, verify_with=Path("train.de"))
     assert "Note" not in (exported / "README.md").read_text(encoding="utf-8") and not capsys.readouterr().err
