@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benchmark.command import main
 
-from tests.support.phrases import write_phrases
+from tests.support.corpora import write_phrases
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -24,9 +24,8 @@ from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.support.bert import make_bert
 from tests.support.commands import Invoke, Toy, write_lines
-from tests.support.corpora import write_corpus
+from tests.support.corpora import PHRASES, write_corpus
 from tests.support.marian import make_vocabulary
-from tests.support.phrases import PHRASES
 from tests.support.tokenizers import STOCHASTIC, TRAINED
 
 INVISIBLE = "\u200b\u00ad\u2060\u200e\ufeff\0\u061c\u180e\u034f\u3164\ufe0f"

@@ -10,7 +10,7 @@ import pytest
 
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
 from tests.support.commands import Done, Invoke, Toy, invoke_in, write_lines, write_toy
-from tests.support.phrases import PHRASES
+from tests.support.corpora import PHRASES
 
 PARTS = {"train": (0, 600), "dev": (600, 630), "short": (700, 760), "mixed": (590, 610)}
 CHANGES = (

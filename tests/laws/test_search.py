@@ -244,20 +244,6 @@ def test_the_smallest_top_p_keeps_the_most_likely_token():
     assert (probabilities == torch.nn.functional.one_hot(logits.argmax(-1), WORDS)).all()
 
 
-def test_top_k_and_top_p_keep_the_most_likely_tokens():
-    log_probs = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
-    scores, generator = torch.zeros(1, 1), torch.Generator().manual_seed(0)
-    sampled = {
-        name: {int(strategy(log_probs, scores, EOS)[1]) for _ in range(300)}
-        for name, strategy in {
-            "k": Sampling(1, top_k=2, generator=generator),
-            "p": Sampling(1, top_p=0.6, generator=generator),
-            "all": Sampling(1, generator=generator),
-        }.items()
-    }
-    assert sampled == {"k": {0, 1}, "p": {0, 1}, "all": {0, 1, 2, 3}}
-
-
 @pytest.mark.parametrize("vocab_size", [5, 64, 200])
 def test_tokens_are_drawn_with_their_probabilities_from_any_vocabulary(vocab_size):
     count = 40_000

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from benchmark.setting import Setting
 
-from tests.support.phrases import write_phrases
+from tests.support.corpora import write_phrases
 
 
 @pytest.fixture

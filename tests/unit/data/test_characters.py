@@ -33,8 +33,7 @@ from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
-from tests.support.corpora import write_corpus
-from tests.support.phrases import PHRASES
+from tests.support.corpora import PHRASES, write_corpus
 from tests.support.untrained_runs import untrained
 
 TRAIN = PHRASES[:800]

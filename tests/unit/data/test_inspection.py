@@ -26,8 +26,7 @@ from seq2attn.data.prepare import prepare
 from seq2attn.errors import RunError
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
-from tests.support.corpora import write_corpus
-from tests.support.phrases import PHRASES, Pairs
+from tests.support.corpora import PHRASES, Pairs, write_corpus
 
 WORDS = WordTokenizerConfig().train([source for source, _ in PHRASES[:50]])
 CHARACTERS = CharacterTokenizerConfig().train(line for pair in PHRASES for line in pair)

@@ -19,8 +19,8 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.tags import TaggedTokenizer
+from tests.support.corpora import PHRASES
 from tests.support.marks import slow_but
-from tests.support.phrases import PHRASES
 from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained
 
 LINES = ["a few words", "not many words unknown", "", "many of a few"]

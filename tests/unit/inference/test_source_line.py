@@ -12,7 +12,7 @@ from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.normalize import join_sentences
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
-from tests.support.phrases import PHRASES
+from tests.support.corpora import PHRASES
 
 TEXT = st.text(st.sampled_from('ab A.!?…,;: \n\t\r\x0b\x85\xa0"”»)(„。，？「はß\u0301\u200b\u2028🙂12ก।'), max_size=80)
 LINES = [line for pair in PHRASES for line in pair]
