@@ -29,6 +29,7 @@ from seq2attn.models import EmbeddingsConfig, ModelConfig, Seq2Seq, build_model
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.search.translate_ids import translate_ids
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
 
 TEXT = Path(__file__).parents[1] / "data" / "phrasebook"
@@ -138,7 +139,7 @@ def main() -> None:
     # 6. The attention: a row for each token of the translation, a column for each source token.
     (translation,) = translate(model, tokenizer, [SENTENCE])
     ids = tokenizer.encode(SENTENCE), tokenizer.encode(translation)
-    weights = AttentionWeights.compute(model, (tokenizer, tokenizer), *ids)
+    weights = AttentionWeights.compute(model, TokenizerPair(tokenizer, tokenizer), *ids)
     print(f"{SENTENCE}\n{translation}\n{attention_text(weights)}")
     if options.picture is not None:
         draw_attention(weights, options.picture)

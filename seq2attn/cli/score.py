@@ -41,14 +41,13 @@ def score(
     from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.inference.scoring import score_files
     from seq2attn.nn.device import resolve_device
-    from seq2attn.tokenizers.base import translate_into
     from seq2attn.tokenizers.tags import check_tag
 
     folder = RunDirectory(run)
-    model, *tokenizers = folder.load_model(resolve_device(device))
-    pair = tokenizers[0], tokenizers[1]
-    if to is not None:
-        pair = translate_into(*pair, to)
-    check_tag(pair[0], tag)
+    loaded = folder.load(resolve_device(device))
+    tokenizers = loaded.tokenizers if to is None else loaded.tokenizers.translate_into(to)
+    check_tag(tokenizers.source, tag)
     corpus = PlainTextConfig.of_files(source, target, tag=tag)
-    score_files(folder, model, pair, corpus, output_file, as_json=as_json, per_token=per_token, overwrite=overwrite)
+    score_files(
+        folder, loaded.model, tokenizers, corpus, output_file, as_json=as_json, per_token=per_token, overwrite=overwrite
+    )

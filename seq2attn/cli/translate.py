@@ -134,7 +134,7 @@ def translate(
     translator = load(
         run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision, replace_unk=copy
     )
-    reranking, tokenizers = parse_rerank_runs(rerank, rerank_backward), (translator.source, translator.target)
+    reranking, tokenizers = parse_rerank_runs(rerank, rerank_backward), translator.tokenizers
     translator.rerankers = load_rerankers(reranking, folder, tokenizers, search, device, to=to)
     if to is not None:
         translator = translator.with_target_language(to)

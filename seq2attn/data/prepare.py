@@ -57,12 +57,11 @@ from seq2attn.io.files import (
     write_manifest,
 )
 from seq2attn.io.terminal import Log
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer, load_tokenizers
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
-Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 class _Counts(TypedDict):
@@ -85,6 +84,11 @@ class PreparedData:
     dev: Corpus
     dev_sources: tuple[str, ...]
     dev_references: tuple[tuple[str, ...], ...]  # one stream per reference, as in sacreBLEU
+
+    @property
+    def tokenizers(self) -> TokenizerPair:
+        """The tokenizers of source and target."""
+        return TokenizerPair(self.source, self.target)
 
 
 def prepare(
@@ -141,7 +145,7 @@ def prepare(
     return load_prepared(folder)
 
 
-def _save_dev(data: DataConfig, tokenizers: Tokenizers, size: int, folder: Path, log: Log) -> CorpusInspector:
+def _save_dev(data: DataConfig, tokenizers: TokenizerPair, size: int, folder: Path, log: Log) -> CorpusInspector:
     """Write the dev set; logs its longest pair if that is too long for training."""
     inspector = CorpusInspector(*tokenizers)
     _save(inspector.inspect(_encode(data.dev, tokenizers, "dev", size)), tokenizers, folder / DEV)
@@ -207,31 +211,30 @@ def load_prepared(folder: Path) -> PreparedData:
     check_format(content, folder / PREPARED, PREPARE_HINT)
     prepared = validate(_COUNTS, content, folder / PREPARED, "has no counts of the training corpora", PREPARE_HINT)
     parts, num_references = prepared["corpora"], prepared.get("references", 1)
-    source, target = load_tokenizers(folder)
-    train, dev = (_load_corpus(folder / name, (source, target)) for name in (TRAIN, DEV))
+    tokenizers = load_tokenizers(folder)
+    train, dev = (_load_corpus(folder / name, tokenizers) for name in (TRAIN, DEV))
     if sum(part.report.num_kept for part in parts) != len(train):
         raise RunError(
             f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {PREPARE_HINT}"
         )
     streams = [list(read_text_pairs(path)) for path in _dev_text_paths(folder, num_references)]
     return PreparedData(
-        source,
-        target,
-        TrainingSet(source, target, train, text_path(folder / TRAIN), parts),
+        *tokenizers,
+        TrainingSet(*tokenizers, train, text_path(folder / TRAIN), parts),
         dev,
         tuple(source for source, _ in streams[0]),
         tuple(tuple(target for _, target in stream) for stream in streams),
     )
 
 
-def _load_corpus(folder: Path, tokenizers: Tokenizers) -> Corpus:
+def _load_corpus(folder: Path, tokenizers: TokenizerPair) -> Corpus:
     corpus = Corpus.load(folder)
     if len(corpus.ids) and corpus.ids.max() >= _vocab_size(tokenizers):
         raise RunError(f"{folder}: the prepared ids are not of these tokenizers; {PREPARE_HINT}")
     return corpus
 
 
-def _vocab_size(tokenizers: Tokenizers) -> int:
+def _vocab_size(tokenizers: TokenizerPair) -> int:
     return max(len(tokenizer.vocabulary) for tokenizer in tokenizers)
 
 
@@ -262,13 +265,15 @@ def _count_pairs(corpus: CorpusConfig) -> int:
     return sum(1 for _ in read_pairs(corpus))
 
 
-def _encode(corpus: CorpusConfig, tokenizers: Tokenizers, name: str, size: int) -> Iterator[EncodedPair]:
+def _encode(corpus: CorpusConfig, tokenizers: TokenizerPair, name: str, size: int) -> Iterator[EncodedPair]:
     source, target = tokenizers
     pairs = tqdm(read_pairs_with_alignments(corpus), f"encode {name}", size, unit=" pairs", disable=None)
     return (EncodedPair(pair, (source.encode(pair[0]), target.encode(pair[1])), links) for pair, links in pairs)
 
 
-def _save(pairs: Iterable[EncodedPair], tokenizers: Tokenizers, folder: Path, *, with_alignments: bool = False) -> None:
+def _save(
+    pairs: Iterable[EncodedPair], tokenizers: TokenizerPair, folder: Path, *, with_alignments: bool = False
+) -> None:
     """Write the text and ids of pairs, and their alignments: empty ones for pairs that have none."""
     ids = CorpusBuilder(_vocab_size(tokenizers))
     word_ids, links = CorpusBuilder(), CorpusBuilder()

@@ -15,7 +15,7 @@ from seq2attn.data.filter import FilterReport
 from seq2attn.data.readers import CorpusConfig, Repeat
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 
 MAX_FILTERED_SHARE = 0.1
 """Share of the pairs of a training corpus above which their filtering is a warning."""
@@ -91,11 +91,12 @@ class TrainingSet:
             return self.corpus
         ids = CorpusBuilder(max(len(self.source.vocabulary), len(self.target.vocabulary)))
         word_ids, alignments = CorpusBuilder(), self.corpus.alignments
+        tokenizers = TokenizerPair(self.source, self.target)
         for row, (text, pair) in enumerate(self._sample(seed, epoch)):
             ids.add(pair)
             if alignments is not None:
                 has_links = len(alignments.links[row][0]) > 0
-                word_ids.add(pair_word_ids((self.source, self.target), text, pair) if has_links else ((), ()))
+                word_ids.add(pair_word_ids(tokenizers, text, pair) if has_links else ((), ()))
         return ids.build(alignments and CorpusAlignments(word_ids.build(), alignments.links))
 
     def _sample(self, seed: int, epoch: int) -> Iterator[tuple[TextPair, tuple[list[int], list[int]]]]:

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from seq2attn.errors import DataError
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 
@@ -68,7 +68,7 @@ def format_pharaoh(links: Iterable[AlignmentLink]) -> str:
 
 
 def pair_word_ids(
-    tokenizers: tuple[Tokenizer, Tokenizer], texts: tuple[str, str], ids: tuple[list[int], list[int]]
+    tokenizers: TokenizerPair, texts: tuple[str, str], ids: tuple[list[int], list[int]]
 ) -> tuple[list[int], list[int]]:
     """The words of the ids of both sides of a pair. Raises DataError as `word_ids`."""
     source, target = (word_ids(*side) for side in zip(tokenizers, texts, ids, strict=True))

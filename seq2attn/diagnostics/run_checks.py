@@ -75,7 +75,8 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
     Raises: UserError when the run or the file cannot be used.
     """
     translator = Translator.load(run.folder, device)
-    model, source, target = run.load_model(translator.model.device)
+    loaded = run.load(translator.model.device)
+    model, (source, target) = loaded.model, loaded.tokenizers
     check_tag(source, tag)
     search_model, search = translator.model, translator.search
     if any(isinstance(part, DISCRETE_ALIGNMENTS) for part in model.modules()):

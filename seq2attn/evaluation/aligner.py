@@ -32,7 +32,7 @@ from seq2attn.io.terminal import print_warnings
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
-from seq2attn.tokenizers.base import Tokenizer, translate_into
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tags import check_tag
 
 PAIRS_PER_CHUNK = 64
@@ -47,7 +47,7 @@ class Aligner:
 
     run: RunDirectory
     model: Seq2Seq = field(repr=False)
-    tokenizers: tuple[Tokenizer, Tokenizer] = field(repr=False)
+    tokenizers: TokenizerPair = field(repr=False)
 
     @classmethod
     def load(cls, folder: Path, device: str = "auto", to: str | None = None) -> Aligner:
@@ -56,8 +56,8 @@ class Aligner:
         Raises RunError for another folder, UserError for an unavailable device or language.
         """
         run = RunDirectory(folder)
-        model, source, target = run.load_model(resolve_device(device))
-        return cls(run, model, (source, target) if to is None else translate_into(source, target, to))
+        loaded = run.load(resolve_device(device))
+        return cls(run, loaded.model, loaded.tokenizers if to is None else loaded.tokenizers.translate_into(to))
 
     def attention_weights(self, pairs: Pairs) -> Iterator[WordAttention | None]:
         """Attention weights pair by pair.

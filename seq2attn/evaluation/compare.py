@@ -91,7 +91,7 @@ def compare_translations(
     """
     directories = [RunDirectory(run) for run in runs]
     for run in directories if tag is not None else []:
-        check_tag(run.load_tokenizers()[0], tag)
+        check_tag(run.load_tokenizers().source, tag)
     experiments = [run.load_config() for run in directories]
     evaluation = experiments[0].evaluation
     named = {"--source": [source] * (source is not None), "--reference": references, "--tag": [tag] * (tag is not None)}

@@ -64,7 +64,7 @@ class EvaluateOptions:
         metrics = [f"evaluation.metrics=[{','.join(self.metrics)}]"] if self.metrics else []
         tokenize = [f"evaluation.tokenize={self.tokenize}"] if self.tokenize else []
         experiment = run.load_config([*self.overrides, *metrics, *tokenize], ["search", "evaluation", "data.test"])
-        check_tag(run.load_tokenizers()[0], self.tag)
+        check_tag(run.load_tokenizers().source, self.tag)
         return experiment
 
     def search_config(self, run: RunDirectory, experiment: ExperimentConfig) -> SearchConfig:
@@ -125,7 +125,7 @@ def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
     experiments = {run: options.load_experiment(RunDirectory(run)) for run in runs}
     sets = test_sets([*experiments.values()], options.source, options.references, options.tag)
     for run, corpus in product(runs, sets.values()):
-        check_tag(RunDirectory(run).load_tokenizers()[0], corpus.tag)
+        check_tag(RunDirectory(run).load_tokenizers().source, corpus.tag)
     searches = {run: options.search_config(RunDirectory(run), experiment) for run, experiment in experiments.items()}
     tests = read_sets(sets, experiments[runs[0]].evaluation)
     results, reports = dict[str, list[TestSetResult]](), dict[str, Any]()
@@ -149,11 +149,11 @@ def _evaluate(
         replace_unk=options.replace_unk,
     )
     translator, origin = load_with_origin([run, *map(RunDirectory, options.ensemble)], load_translator)
-    tokenizers = translator.source, translator.target
+    tokenizers = translator.tokenizers
     translator.rerankers = load_rerankers(options.rerank, run, tokenizers, search, options.device, to=options.to)
     if options.to is not None:
         translator = translator.with_target_language(options.to)
-    tokenizers = translator.source, translator.target
+    tokenizers = translator.tokenizers
     translator.glossary = load_glossary(options.glossary, tokenizers, search, replace_unk=options.replace_unk)
     translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
     check_engine_supports(translator.engine, search, run, options.overrides)

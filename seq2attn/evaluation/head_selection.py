@@ -19,7 +19,7 @@ from seq2attn.io.files import read_object, validate, write_json
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenized_text import pool_to_words
 
 WordAttention: TypeAlias = NDArray[np.float32]
@@ -29,7 +29,7 @@ STEPS: tuple[Step, ...] = ("output", "input")
 
 
 def word_attention_weights(
-    model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], *, budget: int = 4096
+    model: Seq2Seq, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], *, budget: int = 4096
 ) -> list[WordAttention | None]:
     """For each pair [2, L, H, T, S], output steps first; None for a pair with an empty side, or without attention.
 

@@ -31,10 +31,29 @@ from seq2attn.io.weights import WEIGHTS_HINT, is_corrupt, read_metadata
 from seq2attn.models import Seq2Seq
 from seq2attn.models.build import Vocabularies, check_vocabularies, load_model, save_weights
 from seq2attn.nn.device import configure_cuda
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import load_tokenizers
 
 HINT = "train it, or give another run directory"
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """The trained model of a run, with its tokenizers and its config."""
+
+    model: Seq2Seq
+    tokenizers: TokenizerPair
+    experiment: ExperimentConfig
+
+    @property
+    def source(self) -> Tokenizer:
+        """The tokenizer of the source."""
+        return self.tokenizers.source
+
+    @property
+    def target(self) -> Tokenizer:
+        """The tokenizer of the target."""
+        return self.tokenizers.target
 
 
 @dataclass(frozen=True)
@@ -83,7 +102,7 @@ class RunDirectory:
         write_bytes(self.config_path, dump(experiment).encode())
         write_manifest(self.folder)
 
-    def load_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+    def load_tokenizers(self) -> TokenizerPair:
         """Tokenizers of source and target. Raises RunError if files are missing or do not match."""
         return load_tokenizers(self.folder)
 
@@ -122,20 +141,19 @@ class RunDirectory:
         except (RunError, KeyError, ValueError, TypeError):
             return False
 
-    def load_model(self, device: torch.device | str = "cpu") -> tuple[Seq2Seq, Tokenizer, Tokenizer]:
-        """The trained model in evaluation mode, and its tokenizers.
+    def load(self, device: torch.device | str = "cpu") -> LoadedRun:
+        """The trained model in evaluation mode, with its tokenizers and its config.
 
         Raises RunError if a file is missing or corrupt, or if model and vocabularies do not match.
         """
         experiment = self.load_config()
-        source, target = self.load_tokenizers()
-        vocabularies = source.vocabulary, target.vocabulary
+        tokenizers = self.load_tokenizers()
         restore = f"restore them with `seq2attn average {self.folder} --best 1`"
         if not self.weights_path.exists() and any((self.folder / "checkpoints").glob("[0-9]*")):
             raise RunError(f"{self.weights_path}: there are no weights; {restore}")
         try:
-            check_vocabularies(self.weights_path, self.folder, vocabularies)
-            model = load_model(self.weights_path, experiment.model, *map(len, vocabularies))
+            check_vocabularies(self.weights_path, self.folder, tokenizers.vocabularies)
+            model = load_model(self.weights_path, experiment.model, *map(len, tokenizers.vocabularies))
         except RunError as error:
             if not is_corrupt(self.weights_path):
                 raise
@@ -143,4 +161,4 @@ class RunDirectory:
             fix = restore if has_checkpoints else "import the model again, into a new run directory"
             raise CorruptFileError(f"{error}; {fix}") from None
         configure_cuda(torch.device(device), tf32=False)
-        return model.to(device).eval(), source, target
+        return LoadedRun(model.to(device).eval(), tokenizers, experiment)

@@ -172,8 +172,9 @@ class CTranslate2Target(ExportTarget):
 
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write weights, vocabularies and a config in the format of CTranslate2."""
-        model, source, target = run.load_model()
-        save_spec(build_spec(run.load_config().model, model, (source.vocabulary, target.vocabulary)), folder, dtype)
+        loaded = run.load()
+        spec = build_spec(loaded.experiment.model, loaded.model, loaded.tokenizers.vocabularies)
+        save_spec(spec, folder, dtype)
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> CTranslate2Engine:
         """The engine of an exported model."""

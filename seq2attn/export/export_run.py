@@ -52,7 +52,8 @@ def export_run(
     experiment = run.load_config()
     if mistakes := target.unsupported(experiment):
         raise run.config_error(mistakes)
-    model, source, tokenizer = run.load_model()
+    loaded = run.load()
+    source, tokenizer = loaded.tokenizers
     check_tag(source, tag)
     lines = [add_tag(line, tag) for line in _verification_lines(run, verify_with)]
     for side, one in (("source", source), ("target", tokenizer)):
@@ -69,7 +70,7 @@ def export_run(
         beam = BeamConfig(kind="beam", beam_size=5, lengths=lengths)
         sources = [source.encode(line)[: engine.max_source_length] for line in lines]
         searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
-        report = compare_engines(NativeEngine(model), engine, sources, searches, prefix=tokenizer.line_prefix)
+        report = compare_engines(NativeEngine(loaded.model), engine, sources, searches, prefix=tokenizer.line_prefix)
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])

@@ -72,15 +72,15 @@ class HuggingFaceTarget(ExportTarget):
 
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write config, weights, tokenizers and search settings."""
-        experiment = run.load_config()
-        model, *tokenizers = run.load_model()
-        sizes = [len(tokenizer.vocabulary) for tokenizer in tokenizers]
+        loaded = run.load()
+        experiment = loaded.experiment
+        sizes = [len(vocabulary) for vocabulary in loaded.tokenizers.vocabularies]
         architecture = _architecture(experiment, sizes)
         write_json(folder / CONFIG_FILE, architecture)
         write_json(folder / GENERATION_FILE, _generation(experiment.search))
-        weights = _weights(experiment.model, model, architecture["max_position_embeddings"])
+        weights = _weights(experiment.model, loaded.model, architecture["max_position_embeddings"])
         write_safetensors(weights, folder / WEIGHTS_FILE, {"format": "pt"})
-        export_tokenizers(experiment, tokenizers, folder, max_source_length(experiment) + 1)
+        export_tokenizers(experiment, loaded.tokenizers, folder, max_source_length(experiment) + 1)
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> TransformersEngine:
         """The exported model as `transformers` loads it, without its search settings."""
@@ -90,7 +90,7 @@ class HuggingFaceTarget(ExportTarget):
         disable_progress_bar()
         model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
         model.generation_config = GenerationConfig()
-        source, target = (range(len(tokenizer.vocabulary)) for tokenizer in run.load_tokenizers())
+        source, target = (range(len(vocabulary)) for vocabulary in run.load_tokenizers().vocabularies)
         longest = model.config.max_position_embeddings - 1
         return TransformersEngine(model, (source, target), longest, renormalize=False)
 
@@ -101,7 +101,7 @@ class HuggingFaceTarget(ExportTarget):
     def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
         """A program for the lines of a file, and what to know before."""
         is_marian = run.load_config().model.encoder.norm_order == "post"  # type: ignore[union-attr]
-        return usage_code(run.load_tokenizers()[0], folder) + (MARIAN_NOTE if is_marian else "")
+        return usage_code(run.load_tokenizers().source, folder) + (MARIAN_NOTE if is_marian else "")
 
 
 def _unsupported_layers(model: ModelConfig) -> list[FieldError]:

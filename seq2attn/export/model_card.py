@@ -84,7 +84,7 @@ def known_languages(experiment: ExperimentConfig) -> tuple[str, str] | None:
 
 
 def _model(run: RunDirectory, experiment: ExperimentConfig, dtype: str) -> str:
-    text, num_entries = experiment.tokenizer, [len(one.vocabulary) for one in run.load_tokenizers()]
+    text, num_entries = experiment.tokenizer, [*map(len, run.load_tokenizers().vocabularies)]
     sizes = [f"{size:,} ({config.kind})" for size, config in zip(num_entries, text.per_side, strict=True)]
     num_parameters = count_parameters(build_on_meta_device(experiment.model, *num_entries))
     rows = [

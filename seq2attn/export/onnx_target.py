@@ -41,9 +41,8 @@ class OnnxTarget(ExportTarget):
         """Write both graphs. Raises ConfigError for a component that cannot be exported."""
         from seq2attn.export.onnx_graphs import build_graphs
 
-        model, _, _ = run.load_model()
         paths = {"encoder": folder / ENCODE_FILE, "decoder": folder / STEP_FILE}
-        for (part, path), graph in zip(paths.items(), build_graphs(model), strict=True):
+        for (part, path), graph in zip(paths.items(), build_graphs(run.load().model), strict=True):
             try:
                 graph.save(path)
             except OSError:  # such as a full disk

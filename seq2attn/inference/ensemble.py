@@ -100,7 +100,7 @@ def load(
         run, device, engine=engine, export_dir=export_dir, precision=precision, allow_code=allow_code
     )
     if replace_unk:
-        check_replaces_unknown_words(first.model, (first.source, first.target))
+        check_replaces_unknown_words(first.model, first.tokenizers)
     members = [first]
     for other in [ensemble] if isinstance(ensemble, Path | str) else ensemble:
         members.append(Translator.load(other, device, precision=precision, allow_code=allow_code))

@@ -12,7 +12,7 @@ import regex
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.text_lines import read_lines
 from seq2attn.search.search_config import BeamConfig, SearchConfig
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.normalize import WORD_END, WORD_START, NormalizeConfig, is_blank
 from seq2attn.tokenizers.vocabulary import UNK
 
@@ -49,7 +49,7 @@ class Glossary:
     split_tag: Callable[[str], tuple[str, str]]  # of the source tokenizer: a tag is no word of a text
 
     @classmethod
-    def load(cls, path: Path, tokenizers: tuple[Tokenizer, Tokenizer], *, replace_unk: bool = False) -> Glossary:
+    def load(cls, path: Path, tokenizers: TokenizerPair, *, replace_unk: bool = False) -> Glossary:
         """The glossary of a file: in each line a source term, a tab and a target term.
 
         Raises: DataError for another line, for a source term with two target terms, and for a target term that the
@@ -127,7 +127,7 @@ def _normalize(tokenizer: Tokenizer, text: str) -> str:
 
 
 def load_glossary(
-    path: Path | None, tokenizers: tuple[Tokenizer, Tokenizer], search: SearchConfig, *, replace_unk: bool
+    path: Path | None, tokenizers: TokenizerPair, search: SearchConfig, *, replace_unk: bool
 ) -> Glossary | None:
     """The glossary of `--glossary`, if it is given. Raises UserError for a search that cannot follow it."""
     if path is None:

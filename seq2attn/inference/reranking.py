@@ -21,7 +21,7 @@ from seq2attn.nn.device import resolve_device
 from seq2attn.search.search import LengthPenalty
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.tags import tags_of
 
 TaggedLine = tuple[str, str]
@@ -69,7 +69,7 @@ class Reranker:
     """A model with its tokenizers that scores a translation given its source, or if `is_backward` the reverse."""
 
     model: Seq2Seq
-    tokenizers: tuple[Tokenizer, Tokenizer]
+    tokenizers: TokenizerPair
     weight: float
     is_backward: bool
 
@@ -103,7 +103,7 @@ def rerank(
 def load_rerankers(
     runs: Sequence[RerankRun],
     first: RunDirectory,
-    tokenizers: tuple[Tokenizer, Tokenizer],
+    tokenizers: TokenizerPair,
     search: SearchConfig,
     device: str,
     *,
@@ -123,13 +123,13 @@ def load_rerankers(
     for run in runs:
         folder = RunDirectory(run.folder)
         _check_direction(run, folder, first)
-        model, source, target = folder.load_model(resolve_device(device))
+        loaded = folder.load(resolve_device(device))
         expected = () if run.is_backward else tags_of(tokenizers[0])
-        if {*(tags := tags_of(source))} != {*expected}:
+        if {*(tags := tags_of(loaded.source))} != {*expected}:
             known, wanted = (", ".join(one) or "none" for one in (tags, expected))
             raise UserError(f"{run}: its source has other tags than it would get: {known}, not {wanted}")
-        _check_languages(run, (source, target), tokenizers[::-1] if run.is_backward else tokenizers)
-        rerankers.append(Reranker(model, (source, target), run.weight, run.is_backward))
+        _check_languages(run, loaded.tokenizers, tokenizers[::-1] if run.is_backward else tokenizers)
+        rerankers.append(Reranker(loaded.model, loaded.tokenizers, run.weight, run.is_backward))
     return rerankers
 
 

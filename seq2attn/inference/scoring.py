@@ -20,7 +20,7 @@ from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import json_line
 from seq2attn.models import Seq2Seq
 from seq2attn.search.translate_ids import retry_with_smaller_batches
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.tags import add_tag
 from seq2attn.tokenizers.vocabulary import EOS, UNK
@@ -43,7 +43,7 @@ class ScoredPair:
 
 
 def score_pairs(
-    model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], tag: str | None = None
+    model: Seq2Seq, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], tag: str | None = None
 ) -> Iterator[ScoredPair]:
     """The scores of `pairs` in their order, with `tag` before each source that is not empty.
 
@@ -62,7 +62,7 @@ def score_pairs(
 def score_files(
     run: RunDirectory,
     model: Seq2Seq,
-    tokenizers: tuple[Tokenizer, Tokenizer],
+    tokenizers: TokenizerPair,
     corpus: PlainTextConfig,
     to: Path | None,
     *,
@@ -100,7 +100,7 @@ def _format(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
 
 
 def _warnings(
-    run: RunDirectory, tokenizers: tuple[Tokenizer, Tokenizer], pairs: Sequence[tuple[str, str]], tag: str | None
+    run: RunDirectory, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], tag: str | None
 ) -> Iterator[str]:
     """Warnings about log-probabilities that are hard to compare: no tag, long sources, unknown tokens, empty sides."""
     limit = model_source_limit(run.load_config())

@@ -189,7 +189,7 @@ class SyntheticCorpus:
     def _filter(self, translator: Translator, filters: FiltersConfig, min_log_prob: float | None) -> SyntheticReport:
         """Write the pairs that pass all filters, and the report. Raises DataError if there are none."""
         pair_filter, left_out = PairFilter(filters), Counter[str]()
-        tokenizers = translator.source, translator.target
+        tokenizers = translator.tokenizers
         source, target = tokenizers if self.side == "source" else tokenizers[::-1]
 
         def encoded_pairs() -> Iterator[EncodedTranslation]:

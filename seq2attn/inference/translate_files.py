@@ -68,7 +68,7 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
     empty translations.
     """
     check_tag(translator.source, options.tag)
-    tokenizers = translator.source, translator.target
+    tokenizers = translator.tokenizers
     translator.glossary = load_glossary(options.glossary, tokenizers, search, replace_unk=translator.replace_unk)
     if options.attention is not None:  # raises errors about layers and heads before the work
         selection = options.attention_selection

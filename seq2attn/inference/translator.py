@@ -47,7 +47,7 @@ from seq2attn.search.translate_ids import (
     require_finite,
     retry_with_smaller_batches,
 )
-from seq2attn.tokenizers.base import Tokenizer, translate_into
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.normalize import join_sentences
 
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
@@ -85,6 +85,11 @@ class Translator:
         self.glossary: Glossary | None = None
         self.rerankers: Sequence[Reranker] = ()
 
+    @property
+    def tokenizers(self) -> TokenizerPair:
+        """The tokenizers of source and target."""
+        return TokenizerPair(self.source, self.target)
+
     @classmethod
     def load(
         cls,
@@ -112,15 +117,15 @@ class Translator:
 
     @classmethod
     def _load(cls, origin: RunEngine) -> Translator:
-        model, source, target, engine = origin.load()
-        experiment, report = origin.run.load_config(), DataReport.load(origin.run.folder)
+        loaded, engine = origin.load()
+        report = DataReport.load(origin.run.folder)
         return cls(
-            model,
-            source,
-            target,
-            experiment.search,
+            loaded.model,
+            loaded.source,
+            loaded.target,
+            loaded.experiment.search,
             engine=engine,
-            source_limit=model_source_limit(experiment),
+            source_limit=model_source_limit(loaded.experiment),
             training_report=report.train if report else None,
             origin=origin.absolute(),
         )
@@ -140,7 +145,7 @@ class Translator:
     def with_target_language(self, language: str) -> Self:
         """The same into another language of a multilingual model. Raises UserError if it has no such language."""
         translator = copy(self)
-        translator.source, translator.target = translate_into(self.source, self.target, language)
+        translator.source, translator.target = self.tokenizers.translate_into(language)
         return translator
 
     def __repr__(self) -> str:
@@ -275,7 +280,7 @@ class Translator:
             translate, self.max_batch_tokens, max(map(len, segments))
         )
         if self.replace_unk:
-            output = replace_unknown_words(self.model, (self.source, self.target), lines, output, self.glossary)
+            output = replace_unknown_words(self.model, self.tokenizers, lines, output, self.glossary)
         if search.mbr:
             output = [rank_by_expected_chrf(hypotheses, search, self._decode) for hypotheses in output]
         if self.rerankers:
@@ -312,4 +317,4 @@ class Translator:
         return self._compute_weights(self.source.encode(source), self.target.encode(target))
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
-        return AttentionWeights.compute(self.model, (self.source, self.target), source, target)
+        return AttentionWeights.compute(self.model, self.tokenizers, source, target)

@@ -15,14 +15,14 @@ from seq2attn.inference.source_line import SourceLine
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.search.translate_ids import Hypothesis
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.right_to_left import is_right_to_left, with_direction
 from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizer
 
 
-def check_replaces_unknown_words(model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+def check_replaces_unknown_words(model: Seq2Seq, tokenizers: TokenizerPair) -> None:
     """Raises UserError for a model without attention or from right to left, and for other tokenizers than `words`."""
     if cross_attention_weights(model, [((), ())])[0] is None:
         raise UserError("--replace-unk needs attention, and the decoder has none")
@@ -36,7 +36,7 @@ def check_replaces_unknown_words(model: Seq2Seq, tokenizers: tuple[Tokenizer, To
 
 def replace_unknown_words(
     model: Seq2Seq,
-    tokenizers: tuple[Tokenizer, Tokenizer],
+    tokenizers: TokenizerPair,
     lines: Sequence[SourceLine],
     hypotheses: Sequence[Sequence[Hypothesis]],
     glossary: Glossary | None = None,

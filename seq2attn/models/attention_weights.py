@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.models import Seq2Seq
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import EOS
 
@@ -30,7 +30,7 @@ class AttentionWeights:
     @classmethod
     @torch.no_grad()
     def compute(
-        cls, model: Seq2Seq, tokenizers: tuple[Tokenizer, Tokenizer], source: Sequence[int], target: Sequence[int]
+        cls, model: Seq2Seq, tokenizers: TokenizerPair, source: Sequence[int], target: Sequence[int]
     ) -> AttentionWeights:
         """Attention weights of ids without EOS."""
         (cross_attention,) = cross_attention_weights(model, [(source, target)])

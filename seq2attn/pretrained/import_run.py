@@ -14,19 +14,18 @@ from pydantic import ValidationError
 
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.io.files import atomic_dir, check_not_working_dir
 from seq2attn.io.text_lines import read_lines
-from seq2attn.models import Seq2Seq, build_model
+from seq2attn.models import build_model
 from seq2attn.nn.initialization import SkipInit
 from seq2attn.pretrained.families import read_family
 from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, SearchConfig
-from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE, HFTokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
@@ -74,33 +73,34 @@ def import_run(
         weights = convert_weights(family.convert(tensors), empty, family.tables, rows)
         origin = {"imported": str(folder.resolve()), "architecture": family.model_type, "positions": options.positions}
         directory.save_model(weights, (source.vocabulary, target.vocabulary), origin)
-        loaded = directory.load_model()
+        loaded = directory.load()
         report = None
         if find_spec("transformers") is not None:
             assert isinstance(source, SentencePieceTokenizer | HFTokenizer)
             check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)
             if (original := family.load_original(tensors, options)) is not None:
-                report = _compare(experiment, loaded, TransformersEngine(original, rows), lines)
+                report = _compare(loaded, TransformersEngine(original, rows), lines)
                 report.check(f"{folder}: the imported model does not translate as the original")
     _print_unnamed(family)
     return report
 
 
 def _compare(
-    experiment: ExperimentConfig,
-    imported: tuple[Seq2Seq, Tokenizer, Tokenizer],
+    imported: LoadedRun,
     original: TransformersEngine,
     lines: Sequence[str],
 ) -> AgreementReport:
     """The agreement of an imported model with the original on `lines`."""
-    model, source, target = imported
+    experiment = imported.experiment
     lengths = experiment.search.lengths.model_copy(update={"min_length": 0})
     greedy = GreedyConfig(kind="greedy", lengths=lengths)
     beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
     longest, _ = experiment.data.filters.max_lengths  # positions of the original
-    sources = [source.encode(line)[:longest] for line in lines]
+    sources = [imported.source.encode(line)[:longest] for line in lines]
     searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
-    return compare_engines(NativeEngine(model), original, sources, searches, prefix=target.line_prefix)
+    return compare_engines(
+        NativeEngine(imported.model), original, sources, searches, prefix=imported.target.line_prefix
+    )
 
 
 def _print_unnamed(family: Family) -> None:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from seq2attn.config.base import Config
 from seq2attn.errors import UserError
@@ -109,20 +109,31 @@ class Tokenizer(ABC):
         write_json(folder / TOKENIZER_FILE, {"config": self.config.model_dump(mode="json")})
 
 
-def translate_into(source: Tokenizer, target: Tokenizer, language: str) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers for translations into another language of a multilingual model.
+class TokenizerPair(NamedTuple):
+    """The tokenizers of source and target."""
 
-    Its tag is that of the target, or of the source if targets have none, as in OPUS-MT. Raises UserError for a language
-    that the model does not have.
-    """
-    tagged = target if target.line_prefix else source
-    if language not in tagged.languages:
-        names = ", ".join(tagged.languages)
-        known = f"its languages are {names}" if names else "it has no tags of languages"
-        raise UserError(f"the model does not translate into `{language}`: {known}")
-    if tagged is target:
-        return source, target.with_language(language)
-    return source.with_language(language), target
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+        """The vocabularies of source and target."""
+        return self.source.vocabulary, self.target.vocabulary
+
+    def translate_into(self, language: str) -> TokenizerPair:
+        """The tokenizers for translations into another language of a multilingual model.
+
+        Its tag is that of the target, or of the source if targets have none, as in OPUS-MT. Raises UserError for a
+        language that the model does not have.
+        """
+        tagged = self.target if self.target.line_prefix else self.source
+        if language not in tagged.languages:
+            names = ", ".join(tagged.languages)
+            known = f"its languages are {names}" if names else "it has no tags of languages"
+            raise UserError(f"the model does not translate into `{language}`: {known}")
+        if tagged is self.target:
+            return self._replace(target=self.target.with_language(language))
+        return self._replace(source=self.source.with_language(language))
 
 
 def assign_word_ids(surfaces: Iterable[str]) -> list[int]:

@@ -11,7 +11,7 @@ from seq2attn.config.base import Config, FieldError, RunPath, run_path
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
 from seq2attn.io.files import MAX_FILE_BYTES, read_bytes, read_object, validate
-from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer
+from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer, TokenizerPair
 from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokenizerConfig
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
@@ -173,6 +173,6 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     return load_tags(tokenizer, folder)
 
 
-def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+def load_tokenizers(folder: Path) -> TokenizerPair:
     """The tokenizers of source and target that are saved in `folder`. Raises RunError as `load_tokenizer`."""
-    return load_tokenizer(folder / "source"), load_tokenizer(folder / "target")
+    return TokenizerPair(load_tokenizer(folder / "source"), load_tokenizer(folder / "target"))

@@ -115,13 +115,13 @@ def _load_run(
 ) -> None:
     """Copy the weights of a run, except those of the parts that it excludes."""
     run = RunDirectory(init.run_dir)
-    old_model, *old_tokenizers = run.load_model()
-    for change in config_changes(run.load_config().model, experiment.model, "model").values():
+    loaded = run.load()
+    for change in config_changes(loaded.experiment.model, experiment.model, "model").values():
         log(f"{run.folder}: {change}")
-    weights = old_model.state_dict()
+    weights = loaded.model.state_dict()
     rows = {
         side: RowMapping.between(old.vocabulary, new.vocabulary)
-        for side, old, new in zip(("source", "target"), old_tokenizers, (prepared.source, prepared.target), strict=True)
+        for side, old, new in zip(("source", "target"), loaded.tokenizers, prepared.tokenizers, strict=True)
     }
     tensors = _copied_tensors(model, weights, init, is_same_source=rows["source"].is_identity)
     with torch.no_grad():

@@ -152,7 +152,7 @@ def test_models_whose_unknown_words_stay(invoke: Invoke, tmp_path: Path) -> None
     fixed = untrained(tmp_path, CONFIG.replace("kind: luong", "kind: fixed-context"))
     characters = untrained(tmp_path / "characters")
     CharacterTokenizerConfig().train(WORDS).save(characters.folder / "target")
-    model = build_model(characters.load_config().model, 13, len(characters.load_tokenizers()[1].vocabulary))
+    model = build_model(characters.load_config().model, 13, len(characters.load_tokenizers().target.vocabulary))
     vocabularies = [tokenizer.vocabulary for tokenizer in characters.load_tokenizers()]
     characters.save_model(unique_state_dict(model), (vocabularies[0], vocabularies[1]), {"checkpoints": []})
     for run, message in ((fixed, "the decoder has none"), (characters, "that of the target is `characters`")):

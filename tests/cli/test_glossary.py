@@ -94,7 +94,8 @@ def test_evaluate_has_the_terms_and_their_share(invoke: Invoke, run: RunDirector
 
 def test_terms_replace_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     """Also those that the vocabulary does not have; an unknown word without a term is copied."""
-    model, source, target = run.load_model()
+    loaded = run.load()
+    model, (source, target) = loaded.model, loaded.tokenizers
     with torch.no_grad():
         model.output_projection.bias[UNK] = 9
     run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})

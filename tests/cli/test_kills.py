@@ -68,7 +68,7 @@ def assert_valid(run):
         load_checkpoint(checkpoint)
         assert checkpoint.train_state == newest.train_state
     if run.weights_path.is_file():
-        run.load_model()
+        run.load()
 
 
 def slow_to_validate(folder, sentences=3000):

@@ -35,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("not-finite")
     for name in ("good", "bad"):
         run = untrained(home / name, TRANSFORMER_CONFIG)
-        unknown = run.load_tokenizers()[0].encode("which")[0]
+        unknown = run.load_tokenizers().source.encode("which")[0]
 
         def enlarge(model: Seq2Seq, name: str = name, unknown: int = unknown) -> None:
             model.output_projection.weight.mul_(3)

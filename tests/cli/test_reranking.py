@@ -27,7 +27,8 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def without_unknown(run: RunDirectory, scale: float = 1) -> RunDirectory:
-    model, source, target = run.load_model()
+    loaded = run.load()
+    model, (source, target) = loaded.model, loaded.tokenizers
     with torch.no_grad():
         model.output_projection.weight *= scale
         model.output_projection.bias[UNK] -= 50
@@ -43,7 +44,7 @@ def other(tmp_path: Path) -> RunDirectory:
 @pytest.fixture
 def right_to_left(tmp_path: Path) -> RunDirectory:
     run = without_unknown(untrained(tmp_path / "right", TRANSFORMER_CONFIG), 3)
-    RightToLeftTokenizer(run.load_tokenizers()[1]).save(run.folder / "target")
+    RightToLeftTokenizer(run.load_tokenizers().target).save(run.folder / "target")
     return run
 
 

@@ -63,7 +63,8 @@ def test_each_token_has_its_probability(invoke: Invoke, run: RunDirectory, tmp_p
     write_lines(tmp_path / "in", ["a few words"])
     write_lines(tmp_path / "out", ["not many"])
     item = json.loads(invoke("score", run.folder, *FILES, "--json").out)
-    model, source, target = run.load_model()
+    loaded = run.load()
+    model, (source, target) = loaded.model, loaded.tokenizers
     ids = torch.tensor([[*source.encode("a few words"), EOS]])
     memory, state = model.encode(ids, Sequences(torch.ones_like(ids, dtype=torch.bool)))
     previous, expected = BOS, []
@@ -123,7 +124,8 @@ def test_the_output_is_written_atomically(invoke: Invoke, run: RunDirectory, tmp
 def test_an_output_that_cannot_be_written_is_refused_before_the_work(run: RunDirectory, tmp_path: Path) -> None:
     for name in ("in", "out"):
         write_lines(tmp_path / name, LINES)
-    model, *tokenizers = run.load_model(torch.device("cpu"))
+    loaded = run.load(torch.device("cpu"))
+    model, tokenizers = loaded.model, loaded.tokenizers
     corpus = PlainTextConfig(source=tmp_path / "in", target=tmp_path / "out")
     with pytest.raises(UserError, match="missing/scores: cannot be written"):  # a model without values scores nothing
         score_files(run, model.to("meta"), (tokenizers[0], tokenizers[1]), corpus, tmp_path / "missing" / "scores")

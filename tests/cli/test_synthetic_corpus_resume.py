@@ -59,7 +59,8 @@ def test_files_of_others_stay(invoke: Invoke, toy: Toy, tmp_path: Path, lines: l
 
 def change_weights(folder: Path) -> None:
     run = RunDirectory(folder)
-    model, source, target = run.load_model()
+    loaded = run.load()
+    model, (source, target) = loaded.model, loaded.tokenizers
     with torch.no_grad():
         next(iter(model.parameters())).add_(1e-6)
     run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})

@@ -31,7 +31,7 @@ def scaled(lr_scale):
 
 def moved(run, folder):
     before, after = load_file(folder / "model.safetensors"), last_weights(run)
-    source = run.load_tokenizers()[0]
+    source = run.load_tokenizers().source
     distances = {}
     for name, weight in before.items():
         full_name = (

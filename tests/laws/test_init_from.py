@@ -164,7 +164,7 @@ def test_frozen_weights_are_saved_once(corpus, old):
 
     run.weights_path.write_bytes(b"")
     with pytest.raises(RunError, match=f"restore them with `seq2attn average {run.folder} --best 1`"):
-        run.load_model()
+        run.load()
     for spoil, message in (
         (lambda: save_tensors(load_tensors(old.weights_path), second.frozen_path), "is corrupt: it does not hold"),
         (second.frozen_path.unlink, "there is no such file; it has the frozen weights of the checkpoints beside it"),

@@ -92,7 +92,7 @@ def test_only_the_updates_are_trained_and_the_run_has_merged_weights(corpus, kin
     assert {name for name in mean if not torch.equal(mean[name], before[name])} == {
         name.replace(ORIGINAL, ".weight") for name in after if name.endswith(ORIGINAL)
     }
-    whole.load_model()
+    whole.load()
     trained(corpus, "half", resume=True, max_duration=["8 updates"], checkpoints={"average": "last"}, **options)
     assert_same(last_weights(half), after)
     assert_same(load_tensors(half.weights_path), load_tensors(whole.weights_path))
@@ -107,7 +107,7 @@ def test_the_best_weights_are_those_that_were_validated(corpus):
     weights = {name: tensor.clone() for name, tensor in load_tensors(run.weights_path).items()}  # not of the file
     run.weights_path.write_bytes(run.weights_path.read_bytes()[:-1])
     with pytest.raises(CorruptFileError, match=rf"restore them with `seq2attn average {run.folder} --best 1`"):
-        run.load_model()
+        run.load()
     average_run(run.folder, last=None, best=1)
     assert_same(load_tensors(run.weights_path), weights)
     with pytest.raises(UserError, match="no linear layer is in these parts"):

@@ -181,7 +181,7 @@ def test_a_run_continues_another_with_the_objective(corpus):
     assert rows and all(0 < row["loss"] < 1 < row["perplexity"] for row in rows)
     assert all(row["loss"] > 1 for row in metrics(run, "validation"))
     config = run.load_config().model_copy(update={"evaluation": EvaluationConfig(lowercase=True)})
-    loss = build_loss(run.load_model()[0], config, load_prepared(run.folder))
+    loss = build_loss(run.load().model, config, load_prepared(run.folder))
     assert isinstance(loss.metric, CHRF) and loss.metric.lowercase and loss.label_smoothing == 0.1
 
 

@@ -114,7 +114,7 @@ def test_an_update_has_the_methods_of_its_config_its_number_and_the_baseline_so_
     sgd = {"optimizer": {"kind": "sgd", "lr": 1.0}, "max_grad_norm": None}
     run = trained(corpus, "run", model=MODELS["hard"], **methods, **sgd, **WHOLE)
     prepared = load_prepared(run.folder)
-    objective = build_loss(run.load_model()[0], run.load_config(), prepared).train()
+    objective = build_loss(run.load().model, run.load_config(), prepared).train()
     expected = TrainingLoss(deepcopy(objective.model), 0.1, None, 2.0, ScheduledSamplingConfig(**sampling)).train()
     trainer = trainer_of(run, objective, TrainState(update=2, reinforce_baseline=-2.0))
     (part,) = micro_batches_of(prepared.train.corpus, [np.arange(9)])
@@ -146,7 +146,7 @@ def test_tensorboard_has_the_numbers_of_the_metrics(corpus, monkeypatch):
 def test_the_time_is_the_mean_over_processes(corpus, monkeypatch):
     """Here the other process has none to add."""
     run = trained(corpus, "run", max_duration=["1 update"])
-    trainer = trainer_of(run, TrainingLoss(run.load_model()[0]), TrainState())
+    trainer = trainer_of(run, TrainingLoss(run.load().model), TrainState())
     trainer.distributed = DistributedContext(0, 2, torch.device("cpu"))
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_, **__: None)
     trainer.clock -= 7200
@@ -159,7 +159,7 @@ def test_each_update_of_each_seed_and_process_has_its_own_dropout(corpus, monkey
     monkeypatch.setattr(torch, "manual_seed", lambda seed: (seeds.append(seed), manual_seed(seed))[1])
     for seed in (1, 2):
         run = trained(corpus, f"seed-{seed}", seed=seed, batch={"tokens": 200}, max_duration=["3 updates"])
-    trainer = trainer_of(run, TrainingLoss(run.load_model()[0]), TrainState(), rank=1)
+    trainer = trainer_of(run, TrainingLoss(run.load().model), TrainState(), rank=1)
     train = trainer.prepared.train.corpus
     trainer._update(micro_batches_of(train, [np.arange(9)]), None)
     of_updates = [seed for seed in seeds if seed not in (1, 2)]  # the others are of the initial weights
@@ -205,7 +205,7 @@ def test_lengths_depend_on_the_source_and_special_tokens_are_never_predicted(kin
 
 def test_translations_of_validation_have_the_lengths_of_the_search(corpus):
     run = trained(corpus, "run", validation={"every": "1 update", "metric": "bleu"}, **WHOLE)
-    config, prepared, net = run.load_config(), load_prepared(run.folder), run.load_model()[0]
+    config, prepared, net = run.load_config(), load_prepared(run.folder), run.load().model
     with torch.no_grad():
         net.output_projection.bias[EOS] = -99.0
     context = DistributedContext(0, 1, torch.device("cpu"))
@@ -230,7 +230,7 @@ def test_scores_have_the_length_penalty_of_the_config(length_penalty, divisor):
 def test_validation_has_no_dropout(corpus):
     run = trained(corpus, "run", model=MODELS["transformer"], label_smoothing=0.2, **WHOLE)
     (line,), dev = metrics(run, "validation"), load_prepared(run.folder).dev
-    net = run.load_model()[0]
+    net = run.load().model
     batch = collate([dev[row] for row in range(len(dev))])
     with torch.no_grad():
         logits = net.output_projection(net(batch.source, batch.sequences, batch.target).hidden).flatten(0, 1)
@@ -248,7 +248,8 @@ def test_pretrained_vectors_are_those_of_the_vocabulary_of_their_side(corpus):
     embeddings = {"dim": 8} | {f"{side}_vectors": str(corpus / side) for side in sides}
     sgd = {"kind": "sgd", "lr": 1e-12}
     run = trained(corpus, "run", model={**BAHDANAU, "embeddings": embeddings}, optimizer=sgd, **WHOLE)
-    net, *tokenizers = run.load_model()
+    loaded = run.load()
+    net, tokenizers = loaded.model, loaded.tokenizers
     for (side, words), tokenizer in zip(sides.items(), tokenizers, strict=True):
         embedding, size = getattr(net, f"{side}_embedding"), len(tokenizer.vocabulary)
         ids = [tokenizer.vocabulary.id(word) for word in words]

@@ -48,7 +48,7 @@ def test_a_part_that_is_excluded_from_a_run_begins_with_pretrained_vectors(corpu
     assert_same(last_weights(whole), weights)
     assert "source vectors" not in log_of(whole) and "source vectors" in log_of(apart)
     found = last_weights(apart)
-    ids = [apart.load_tokenizers()[0].vocabulary.id(word) for word in WORDS]
+    ids = [apart.load_tokenizers().source.vocabulary.id(word) for word in WORDS]
     torch.testing.assert_close(found.pop(TABLE)[ids, -1] * 8**0.5, torch.arange(float(len(WORDS))))  # as it is scaled
     assert_same(found, {name: weight for name, weight in weights.items() if name != TABLE})
 

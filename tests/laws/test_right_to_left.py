@@ -94,9 +94,9 @@ def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
     right = trained(corpus, "right", tokenizer=shared, max_duration=["2 updates"])
     again = trained(corpus, "again", tokenizer={"run_dir": str(right.folder)}, max_duration=["2 updates"])
     line = (corpus / "dev.tgt").read_text().splitlines()[0]
-    ids = [run.load_tokenizers()[1].encode(line) for run in (left, right, again)]
+    ids = [run.load_tokenizers().target.encode(line) for run in (left, right, again)]
     assert ids[0][::-1] == ids[1] != ids[0] == ids[2]
-    assert right.load_tokenizers()[0].encode(line) == ids[0]  # the source is as always
+    assert right.load_tokenizers().source.encode(line) == ids[0]  # the source is as always
     config = right.load_config().tokenizer
     assert config.is_joint and config.right_to_left
     with pytest.raises(UserError, match="no translation can begin with 'ba': the model writes from right to left"):

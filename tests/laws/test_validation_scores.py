@@ -16,7 +16,8 @@ from tests.support.validation import run as run
 
 def test_scores_are_of_the_original_text(run):
     """An unknown word of a translation is one token, and an empty reference beside another is missing."""
-    model, _, target = run.load_model()
+    loaded = run.load()
+    model, target = loaded.model, loaded.target
     both, projection = [UNK, *target.encode("ba")], model.output_projection
     with torch.no_grad():  # writes two words
         projection.bias[both] = 1e3
@@ -86,7 +87,7 @@ def test_the_digest_is_of_sentences_and_settings_of_scores(run):
 
 
 def test_translations_in_validation_begin_with_the_prefix(run):
-    model = run.load_model()[0]
+    model = run.load().model
     with torch.no_grad():
         model.output_projection.bias[2:4] = -1e4  # no EOS
     prepared = load_prepared(run.folder)

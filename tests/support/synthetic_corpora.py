@@ -48,7 +48,7 @@ def small_run(folder: Path, config: str = small.CONFIG) -> RunDirectory:
     run = small.untrained(folder, config)
     source = TaggedTokenizer(CharacterTokenizerConfig().train(small.WORDS), ("<2en>",))
     source.save(run.folder / "source")
-    target = run.load_tokenizers()[1]
+    target = run.load_tokenizers().target
     torch.manual_seed(1)
     model = build_model(run.load_config().model, len(source.vocabulary), len(target.vocabulary))
     with torch.no_grad():

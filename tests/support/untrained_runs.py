@@ -77,7 +77,8 @@ def untrained(
 
 def change_weights(run: RunDirectory, change: Callable[[Seq2Seq], object], origin: Any = None) -> None:
     """Weights of a run after `change`."""
-    model, source, target = run.load_model()
+    loaded = run.load()
+    model, (source, target) = loaded.model, loaded.tokenizers
     with torch.no_grad():
         change(model)
     vocabularies = source.vocabulary, target.vocabulary

@@ -28,6 +28,6 @@ def validate(run, model=None, prepared=None, search=None, evaluation=None, **tra
     values["search"] = search or {"kind": "beam"}
     config = ExperimentConfig.model_validate(values)
     with init_distributed(torch.device("cpu")) as world:
-        objective = TrainingLoss(model or run.load_model()[0], config.training.label_smoothing)
+        objective = TrainingLoss(model or run.load().model, config.training.label_smoothing)
         validator = Validator(config, prepared or load_prepared(run.folder), world)
         return validator, validator.validate(objective)

@@ -242,10 +242,9 @@ def user_errors() -> Iterator[None]:
 
 def load_ctranslate2(run: RunDirectory, folder: Path, device: torch.device) -> CTranslate2Engine:
     """The engine of an exported model, with the number of threads of PyTorch."""
-    source, target = run.load_tokenizers()
     threads = torch.get_num_threads() if device.type == "cpu" else 1
     model = run.load_config().model
     # Absolute positions of both kinds are exported as a table.
     has_table = [part.position_encoding in ("sinusoidal", "learned") for part in (model.encoder, model.decoder)]  # type: ignore[union-attr]
     max_source, max_target = (MAX_POSITIONS - 1 if each else None for each in has_table)
-    return CTranslate2Engine(folder, (source.vocabulary, target.vocabulary), device, threads, max_source, max_target)
+    return CTranslate2Engine(folder, run.load_tokenizers().vocabularies, device, threads, max_source, max_target)

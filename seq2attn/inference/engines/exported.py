@@ -16,16 +16,14 @@ import torch
 
 from seq2attn.config import plugin
 from seq2attn.errors import RunError, UserError
-from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.ctranslate2_engine import load_ctranslate2
 from seq2attn.inference.engines.native import NativeEngine, SearchPrecision
 from seq2attn.inference.engines.onnx_engine import load_onnx
 from seq2attn.io.files import FORMAT_VERSION, check_format, check_not_working_dir, read_object, sha256_of, write_json
-from seq2attn.models import Seq2Seq
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.kernels.linear import prepack_linears
-from seq2attn.tokenizers.base import Tokenizer
 
 MANIFEST_FILE, MODEL_CARD_FILE = "manifest.json", "README.md"
 
@@ -118,8 +116,8 @@ class RunEngine:
     precision: SearchPrecision
     allow_code: tuple[str, ...]
 
-    def load(self) -> tuple[Seq2Seq, Tokenizer, Tokenizer, Engine]:
-        """The model, the tokenizers and the engine. Raises RunError if the weights are others meanwhile."""
+    def load(self) -> tuple[LoadedRun, Engine]:
+        """The run and the engine. Raises RunError if the weights are others meanwhile."""
         if self.engine == "native" and self.export_dir is not None:
             raise UserError("--export-dir needs --engine ctranslate2 or --engine onnx")
         device = resolve_device(self.device)
@@ -129,13 +127,13 @@ class RunEngine:
         # In a thread that ends, and with it its team of OpenMP threads. CTranslate2 uses the same OpenMP, whose threads
         # sleep between two products once they are more than the processors: a single sentence took three times as long.
         with ThreadPoolExecutor(1) as thread:
-            model, source, target = thread.submit(self.run.load_model, device).result()
+            loaded = thread.submit(self.run.load, device).result()
         if self.engine == "native":
-            prepack_linears(model)
-            return model, source, target, NativeEngine(model, self.precision)
+            prepack_linears(loaded.model)
+            return loaded, NativeEngine(loaded.model, self.precision)
         if self.precision != "float32":
             raise UserError(f"`{self.engine}` has the precision that the run was exported with, not `{self.precision}`")
-        return model, source, target, load_exported_engine(self.run, self.engine, self.export_dir, device)
+        return loaded, load_exported_engine(self.run, self.engine, self.export_dir, device)
 
     def absolute(self) -> RunEngine:
         """The same with absolute paths, for another working directory."""

@@ -73,7 +73,8 @@ def test_only_the_same_model_has_another_search(
 
 
 def test_sizes_data_and_scores_are_those_of_the_run(run: RunDirectory) -> None:
-    model, source, target = run.load_model()
+    loaded = run.load()
+    model, (source, target) = loaded.model, loaded.tokenizers
     train, dev = (inspect_pairs([("a few", "words")] * number, source, target) for number in (1500, 20))
     DataReport(train, dev, {}).save(run.folder)
     write_evaluation(run, "ours")

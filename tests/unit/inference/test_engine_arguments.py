@@ -124,7 +124,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine]:
         (folder / name).mkdir()
         target.export(run, folder / name, "float32")
         exported[name] = target.load(run, folder / name, torch.device("cpu"))
-    model, *_ = run.load_model()
+    model = run.load().model
     return {"native": NativeEngine(model), "onnx": OnnxEngine(model), **exported}  # type: ignore[arg-type]
 
 

@@ -58,7 +58,8 @@ def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> N
     report = export_run(run, HuggingFaceTarget(), folder, verify_with=tmp_path / "lines")
     assert [one.token_agreement for one in report.searches] == [1, 1] and report.max_forced_difference < 1e-4
 
-    model, source, target = run.load_model()
+    loaded = run.load()
+    model, (source, target) = loaded.model, loaded.tokenizers
     theirs: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     assert type(theirs).__name__ == {"P": "PegasusForConditionalGeneration", "M": "MarianMTModel"}[name[0]]
     encode: Any = AutoTokenizer.from_pretrained(folder)

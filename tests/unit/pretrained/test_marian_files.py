@@ -77,7 +77,8 @@ def test_probabilities_are_those_of_ctranslate2(npz: Path, sentence: Path, tmp_p
     vocabularies = [str(npz / "vocab.yml")] * 2
     ctranslate2.converters.MarianConverter(str(npz / "model.npz"), vocabularies).convert(str(tmp_path / "ct2"))
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"))
-    model, source, target = RunDirectory(tmp_path / "run").load_model()
+    loaded = RunDirectory(tmp_path / "run").load()
+    model, (source, target) = loaded.model, loaded.tokenizers
     for line in SOURCE:
         ids = source.encode(line)
         tokens = [source.vocabulary.tokens[id] for id in ids]
@@ -130,7 +131,7 @@ def test_a_sentencepiece_model_may_be_the_vocabulary(
     tables["decoder_ff_logit_out_b"] = np.arange(len(tokens), dtype="f")[None] / 99
     write_npz(npz / "model.npz", original[1] | tables, marian_options(dim_vocabs=[len(tokens)] * 2))
     import_run(npz, tmp_path / "run", TRANSFORMERS, verify_with=sentence)
-    vocabulary, ours = RunDirectory(tmp_path / "run").load_tokenizers()[0].vocabulary, weights(tmp_path / "run")
+    vocabulary, ours = RunDirectory(tmp_path / "run").load_tokenizers().source.vocabulary, weights(tmp_path / "run")
     ids = [tokens.index(token) for token in vocabulary.tokens[2:]]
     np.testing.assert_array_equal(ours["source_embedding.embedding.weight"][2:], tables["Wemb"][ids])
     np.testing.assert_array_equal(ours["output_projection.bias"][2:], tables["decoder_ff_logit_out_b"][0, ids])

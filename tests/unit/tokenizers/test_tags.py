@@ -9,7 +9,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
-from seq2attn.tokenizers.base import translate_into
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
@@ -131,7 +131,7 @@ def test_languages_are_those_of_the_given_model(tmp_path: Path) -> None:
     files = {"path": tmp_path / "source.spm", "vocabulary": tmp_path / "vocab.json", "tag": ">>eng<<"}
     plain = SentencePieceTokenizerConfig.model_validate({"kind": "sentencepiece", **files}).train([])
     tokenizer = TaggedTokenizer(plain, ("<2en>",), required=True)
-    french, target = translate_into(tokenizer, TAGGED["words"], "fra")
+    french, target = TokenizerPair(tokenizer, TAGGED["words"]).translate_into("fra")
     assert isinstance(french, TaggedTokenizer) and french.required and target is TAGGED["words"]
     tags = [tokenizer.vocabulary.id(tag) for tag in ("<2en>", ">>fra<<")]
     assert french.encode("<2en> Das Haus") == [*tags, *plain.encode("Das Haus")[1:]]
