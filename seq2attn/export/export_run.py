@@ -90,18 +90,17 @@ def _resolve_dtype(target: ExportTarget, quantization: str | None) -> str:
 
 def _supported_search(engine: Engine, search: SearchConfig) -> tuple[LengthsConfig, list[str]]:
     """Lengths for verification, and options of `translate`: the default, with a warning, of what an engine lacks."""
-    try:
-        engine.translate([], search, budget=1)
-    except EngineError as error:
-        print_warnings([f"{error}; verified with the default"])
-        fields = [mistake.field.removeprefix("search.") for mistake in error.errors]
-        defaults = {field: attrgetter(field)(BeamConfig(kind="beam")) for field in fields}
-        options = ["--greedy"] if defaults.pop("kind", None) else []
-        for field, value in defaults.items():
-            options += ["--set", f"search.{field}={json.dumps(value)}"]
-        lengths = {field.removeprefix("lengths."): value for field, value in defaults.items() if "lengths." in field}
-        return search.lengths.model_copy(update=lengths), options
-    return search.lengths, []
+    mistakes = engine.unsupported(search)
+    if not mistakes:
+        return search.lengths, []
+    print_warnings([f"{EngineError(engine.name, mistakes)}; verified with the default"])
+    fields = [mistake.field.removeprefix("search.") for mistake in mistakes]
+    defaults = {field: attrgetter(field)(BeamConfig(kind="beam")) for field in fields}
+    options = ["--greedy"] if defaults.pop("kind", None) else []
+    for field, value in defaults.items():
+        options += ["--set", f"search.{field}={json.dumps(value)}"]
+    lengths = {field.removeprefix("lengths."): value for field, value in defaults.items() if "lengths." in field}
+    return search.lengths.model_copy(update=lengths), options
 
 
 def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
@@ -21,10 +21,11 @@ from seq2attn.models import ModelConfig
 from seq2attn.tokenizers.base import Tokenizer
 
 
-class ExportTarget(Protocol):
+class ExportTarget(ABC):
     """A format that runs can be exported to, listed in `export/targets.py`."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Name in `export --to` and `translate --engine`, and of the folder in the run directory."""
 
@@ -34,18 +35,22 @@ class ExportTarget(Protocol):
         return self.name
 
     @property
+    @abstractmethod
     def dtypes(self) -> tuple[str, ...]:
         """Data types of the exported weights, the default first."""
 
+    @abstractmethod
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         """Options of a model that the target does not support, with their config keys.
 
         Raises UserError when a package of the target is not installed.
         """
 
+    @abstractmethod
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write the exported model into an empty folder."""
 
+    @abstractmethod
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
         """The engine of a model that `export` wrote."""
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from seq2attn.errors import UserError
+from seq2attn.inference.engines.base import Engine
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
@@ -37,9 +38,10 @@ def check_tokenizer(
 
 
 @dataclass(frozen=True)
-class TransformersEngine:
+class TransformersEngine(Engine):
     """Search by `generate`, one sentence at a time, and forced decoding; tokens are ours."""
 
+    name = "transformers"
     model: Any  # of `transformers`, in evaluation mode
     rows: tuple[Sequence[int], Sequence[int]]  # their id of each of our ids, of both sides
     max_source_length: int | None = None

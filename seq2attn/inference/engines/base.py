@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar
 
 from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
@@ -13,17 +14,32 @@ from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Search and forced decoding of a model."""
 
+    name: ClassVar[str]
+    """Name in messages and in `translate --engine`."""
+
     @property
+    @abstractmethod
     def description(self) -> str:
         """Name and precision, for reports."""
 
     @property
     def max_source_length(self) -> int | None:
         """Maximum tokens of a source, without EOS; None for no limit."""
+        return None
 
+    def unsupported(self, search: SearchConfig) -> list[FieldError]:
+        """Options of a search that the engine does not support, with their config keys."""
+        return []
+
+    def check_search(self, search: SearchConfig) -> None:
+        """Raises EngineError for a search that the engine does not support."""
+        if mistakes := self.unsupported(search):
+            raise EngineError(self.name, mistakes)
+
+    @abstractmethod
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
@@ -31,10 +47,12 @@ class Engine(Protocol):
 
         A batch has at most `budget` source tokens, with padding, times the hypotheses of each. An empty source has one
         empty hypothesis. The hypotheses of a source begin with its prefix, which counts in length, log-probability and
-        score, and those of a beam contain its `phrases`. Raises EngineError for a search that the engine does not
-        support, even without sources.
+        score, and those of a beam contain its `phrases`.
+
+        Raises EngineError for a search that is `unsupported`.
         """
 
+    @abstractmethod
     def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
         """Forced decoding: the log-probability of each target token and of EOS, for pairs of ids without EOS.
 
@@ -48,14 +66,12 @@ class EngineError(UserError):
     def __init__(self, engine: str, mistakes: Sequence[FieldError]) -> None:
         reasons = "; ".join(f"`{mistake.field}`: {mistake.message}" for mistake in mistakes)
         super().__init__(f"the engine {engine} does not support this search: {reasons}")
-        self.errors = list(mistakes)
 
 
 def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]) -> None:
     """Raises ConfigError for a search of the run's config that an engine does not support, UserError for --mbr."""
-    try:
-        engine.translate([], search, budget=1)
-    except EngineError as error:
-        if search.mbr and not run.load_config(overrides, ["search"]).search.mbr:
-            raise UserError(f"--mbr: {error}") from None
-        raise run.config_error(error.errors, overrides) from None
+    mistakes = engine.unsupported(search)
+    if mistakes and search.mbr and not run.load_config(overrides, ["search"]).search.mbr:
+        raise UserError(f"--mbr: {EngineError(engine.name, mistakes)}")
+    if mistakes:
+        raise run.config_error(mistakes, overrides)

@@ -30,7 +30,7 @@ from seq2attn.config.base import FieldError
 from seq2attn.data.batch_planner import batch_by_length
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.engines.base import EngineError
+from seq2attn.inference.engines.base import Engine
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
@@ -74,9 +74,10 @@ class _Sentence:
 
 
 @dataclass(frozen=True)
-class CTranslate2Engine:
+class CTranslate2Engine(Engine):
     """The engine of a folder with an exported model."""
 
+    name = ENGINE_NAME
     folder: Path
     vocabularies: tuple[Vocabulary, Vocabulary]
     device: torch.device
@@ -89,14 +90,17 @@ class CTranslate2Engine:
         """Name and precision, for reports."""
         return f"{ENGINE_NAME} {self._translator.compute_type}"
 
+    def unsupported(self, search: SearchConfig) -> list[FieldError]:
+        """Options of a search that CTranslate2 does not have, with their config keys."""
+        return [*unsupported_search(search), *self._check_max_length(search.lengths)]
+
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, best first. Raises EngineError for a search that CTranslate2 does not support."""
+        """Hypotheses of each source, best first. Raises EngineError for a search that is `unsupported`."""
         if phrases:
             raise UserError(f"{ENGINE_NAME} has no lexical constraints: use --glossary with --engine native")
-        if mistakes := [*unsupported_search(search), *self._check_max_length(search.lengths)]:
-            raise EngineError(ENGINE_NAME, mistakes)
+        self.check_search(search)
         output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
         sentences = self._sentences(sources, prefixes or [()] * len(sources), search, budget)
         for sentence in sentences:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from seq2attn.data.batch_planner import batch_by_length
+from seq2attn.inference.engines.base import Engine
 from seq2attn.models.ensemble import SearchModel
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.precision import autocast
@@ -18,8 +19,10 @@ SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class NativeEngine:
+class NativeEngine(Engine):
     """The engine of all models and searches."""
+
+    name = "native"
 
     model: SearchModel = field(repr=False)
     precision: SearchPrecision = "float32"  # of the products in a search

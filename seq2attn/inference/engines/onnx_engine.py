@@ -25,7 +25,7 @@ from seq2attn.config.base import FieldError
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.engines.base import EngineError
+from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.decoding_state import (
@@ -186,24 +186,34 @@ class OnnxModel:
         return OnnxState(tuple(rows), tuple(outputs[prefix + name] for name in self.shared))
 
 
-class OnnxEngine(NativeEngine):
+@dataclass(frozen=True)
+class OnnxEngine(Engine):
     """The search of this package over the graphs of an export."""
 
+    name = ENGINE_NAME
     model: OnnxModel
-
-    def translate(
-        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, best first. Raises EngineError for a search that needs attention weights."""
-        if search.coverage_penalty:
-            message = "the graphs give no attention weights; use 0, or --engine native"
-            raise EngineError(ENGINE_NAME, [FieldError("search.coverage_penalty", message)])
-        return super().translate(sources, search, budget=budget, prefixes=prefixes, phrases=phrases)
 
     @property
     def description(self) -> str:
         """Name and precision, for reports."""
-        return f"{ENGINE_NAME} {self.model.step_graph.metadata.get(DTYPE_KEY, 'float32')}"
+        return f"{self.name} {self.model.step_graph.metadata.get(DTYPE_KEY, 'float32')}"
+
+    def unsupported(self, search: SearchConfig) -> list[FieldError]:
+        """The coverage penalty, which needs attention weights."""
+        message = "the graphs give no attention weights; use 0, or --engine native"
+        return [FieldError("search.coverage_penalty", message)] if search.coverage_penalty else []
+
+    def translate(
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each source, best first. Raises EngineError for a search that is `unsupported`."""
+        self.check_search(search)
+        engine = NativeEngine(self.model)
+        return engine.translate(sources, search, budget=budget, prefixes=prefixes, phrases=phrases)
+
+    def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
+        """Forced decoding: the log-probability of each target token and of EOS."""
+        return NativeEngine(self.model).token_log_probs(pairs, budget=budget)
 
 
 def load_onnx(run: RunDirectory, folder: Path, device: torch.device) -> OnnxEngine:

@@ -39,7 +39,7 @@ LESS = 0.02
 
 
 @dataclass(frozen=True)
-class Defective:
+class Defective(Engine):
     """An engine with one defect."""
 
     engine: Engine
@@ -52,6 +52,9 @@ class Defective:
     @property
     def max_source_length(self) -> int | None:
         return self.engine.max_source_length
+
+    def unsupported(self, search: SearchConfig) -> list[FieldError]:
+        return self.engine.unsupported(search)
 
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()

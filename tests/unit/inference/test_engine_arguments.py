@@ -163,7 +163,7 @@ def test_each_argument_arrives_or_is_refused(engines: dict[str, Engine], argumen
 
 def recorded(engine: Any) -> tuple[Any, Any]:
     """An engine with the same model or program, and what that is given."""
-    if isinstance(engine, NativeEngine):
+    if isinstance(engine, NativeEngine | OnnxEngine):
         model = RecordedModel(engine.model)
         return type(engine)(model), model
     engine = replace(engine)
