@@ -42,15 +42,18 @@ class CacheBuffer:
 
     @classmethod
     def allocate(cls, layers: tuple[KeyValue, ...], new: int) -> CacheBuffer:
-        """A buffer with a copy of the entries of `layers`, and room for more than `new` others."""
+        """A buffer with a copy of the entries of `layers`, and room for more than `new` others, which are in use."""
         entries = layers[0][0].size(2)
         capacity = max(2 * (entries + new), INITIAL_CAPACITY * new)
-        return cls(map_tensors(lambda x: _with_capacity(x, capacity), layers), entries)
+        return cls(map_tensors(lambda x: _with_capacity(x, capacity), layers), entries + new)
 
-    def has_room(self, entries: int, new: int) -> bool:
-        """True if `new` entries fit after the first `entries`, and nothing has been written there."""
+    def reserve(self, entries: int, new: int) -> bool:
+        """Reserve `new` entries after the first `entries`; False if they do not fit, or something is written there."""
         keys = self.layers[0][0]
-        return self.length == entries and entries + new <= keys.size(2) and not is_read_only(keys)
+        if self.length != entries or entries + new > keys.size(2) or is_read_only(keys):
+            return False
+        self.length += new
+        return True
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,8 @@ class KVCache(SharedState):
         buffer = None
         if entries and not torch.is_grad_enabled() and not torch.compiler.is_exporting():
             buffer = self.buffer
-            if buffer is None or not buffer.has_room(entries, new):
+            if buffer is None or not buffer.reserve(entries, new):
                 buffer = CacheBuffer.allocate(self.layers, new)
-            buffer.length = entries + new
         shared = mask, visibility, not entries and mask is None, buffer
         return [CachedLayer(layer, number, *shared) for number, layer in enumerate(self.layers)]
 
