@@ -56,7 +56,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
         keys, values = (scale_gradient(x, 1 / (2 * len(attentions))) for x in (encoded.keys, encoded.values))
         memory = tuple(attention.project_memory(keys, values, encoded.mask) for attention in attentions)
         buffer = encoded.keys.new_zeros(encoded.keys.size(0), *self.conv_buffer_shape)
-        states = tuple(attention.initial_state(source) for attention, source in zip(attentions, memory, strict=True))
+        states = tuple(attention.initial_state(part) for attention, part in zip(attentions, memory, strict=True))
         position = encoded.mask.new_zeros(encoded.mask.size(0), dtype=torch.long)
         return memory, ConvolutionalDecoderState((buffer,) * len(attentions), states, position)
 
@@ -69,10 +69,9 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
         x = self.input_proj(embedded)
         buffers: list[Tensor] = []
         outputs: list[AttentionOutput] = []
-        for layer, buffer, source, attention_state in zip(
-            self.layers, state.conv_buffers, memory, state.attention_states, strict=True
-        ):
-            x, buffer, output = layer(x, embedded, buffer, source, attention_state, position, need_weights=need_weights)
+        parts = zip(self.layers, state.conv_buffers, memory, state.attention_states, strict=True)
+        for layer, buffer, layer_memory, attention in parts:
+            x, buffer, output = layer(x, embedded, buffer, layer_memory, attention, position, need_weights=need_weights)
             buffers.append(buffer)
             outputs.append(output)
         new_state = ConvolutionalDecoderState(

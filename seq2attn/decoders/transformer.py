@@ -170,8 +170,8 @@ class TransformerDecoder(Decoder[TransformerDecoderState[Cached]], Generic[Cache
         kept: list[Cached] = []
         outputs: list[AttentionOutput] = []
         parts = zip(self.layers, layer_caches, memory, state.attention_states, strict=True)
-        for layer, cached, source, attention_state in parts:
-            y, cached, output = layer(x, cached, source, attention_state, context, need_weights=need_weights)
+        for layer, cached, layer_memory, attention_state in parts:
+            y, cached, output = layer(x, cached, layer_memory, attention_state, context, need_weights=need_weights)
             x, log_prob = self.layer_drop(x, y, output.sample_log_prob)
             kept.append(cached)
             outputs.append(output._replace(sample_log_prob=log_prob))
