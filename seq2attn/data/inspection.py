@@ -6,7 +6,6 @@ data/hashes.npy     a hash of each training pair that filters keep, by which the
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from array import array
 from collections import Counter
@@ -45,43 +44,6 @@ MIN_SCRIPT_SHARE, MIN_LETTER_SHARE = 1e-3, 1e-4
 MAX_UNKNOWN_SHARE, MIN_UNKNOWN = 0.01, 3
 """Share of a text's characters above which unknown ones are reported, and their minimum number."""
 NUM_EXAMPLES = 5
-MIN_MARKS, MIN_CAPITALS = 5, 10
-"""Minimum number of full stops and commas, and of expected capitals, in a comparison."""
-_DETACHED = re.compile(r"(?<!\S)[.,。，、．؟،](?!\S)")
-_ATTACHED = re.compile(r"(?<=\S)(?:[.,](?!\S)|[。，、．؟،])")
-
-
-@dataclass
-class TextStyle:
-    """Counts of capitals among cased letters, and of full stops and commas after a space among all."""
-
-    num_upper: int = 0
-    num_cased: int = 0  # 0 if the tokenizer ignores case
-    num_detached: int = 0
-    num_marks: int = 0
-
-    def add(self, line: str, *, ignore_case: bool = False) -> None:
-        """Count a line."""
-        if not ignore_case:
-            num_upper = sum(map(str.isupper, line))
-            self.num_upper += num_upper
-            self.num_cased += num_upper + sum(map(str.islower, line))
-        num_detached = len(_DETACHED.findall(line))
-        self.num_detached += num_detached
-        self.num_marks += num_detached + len(_ATTACHED.findall(line))
-
-    def differences(self, training: TextStyle) -> Iterator[str]:
-        """Descriptions of differences from the training text that lower the quality; none for small counts."""
-        styles = self, training
-        share, training_share = (style.num_detached / max(style.num_marks, 1) for style in styles)
-        if abs(share - training_share) > 0.5 and min(style.num_marks for style in styles) >= MIN_MARKS:
-            shares = f"{share:.0%} of its full stops and commas stand alone, {training_share:.0%} in training"
-            yield f"is tokenized differently from the training text: {shares}"
-        share, training_share = (style.num_upper / max(style.num_cased, 1) for style in styles)
-        higher, num_cased = max(share, training_share), min(style.num_cased for style in styles)
-        if min(share, training_share) < higher / 10 and higher * num_cased >= MIN_CAPITALS:
-            shares = f"{share:.1%} of its letters are capitals, {training_share:.1%} in training"
-            yield f"is cased differently from the training text: {shares}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +53,6 @@ class SideStatistics:
     num_tokens: int
     num_unknown: int  # of these
     length_quantiles: Mapping[str, float]  # tokens of a line; 0 for an empty corpus
-    style: TextStyle
     characters: Mapping[str, int] = field(default_factory=dict)  # counts; none if a model may know others, too
 
     @cached_property
@@ -141,9 +102,6 @@ class CorpusReport:
         if num_in_train > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * self.num_pairs):
             share = f"{num_in_train:,} of its {self.num_pairs:,} pairs ({num_in_train / self.num_pairs:.1%})"
             yield f"{name}: {share} are training pairs, so that its scores are too high"
-        for side, one, training in sides:
-            differences = one.style.differences(training.style) if training else ()
-            yield from (f"{name}: the {side} {difference}" for difference in differences)
 
 
 @dataclass
@@ -151,16 +109,13 @@ class _SideCounts:
     """Counts over the lines of a side."""
 
     tokenizer: Tokenizer
-    ignores_case: bool
     num_unknown: int = 0
     lengths: array[int] = field(default_factory=lambda: array("i"))
-    style: TextStyle = field(default_factory=TextStyle)
     characters: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: str, ids: Sequence[int]) -> None:
         self.lengths.append(len(ids))
         self.num_unknown += ids.count(UNK)
-        self.style.add(line, ignore_case=self.ignores_case)
         if isinstance(self.tokenizer.config, NormalizeConfig):  # trained on this text, or on that of another run
             self.characters.update(untagged_text(self.tokenizer, line))
 
@@ -171,7 +126,6 @@ class _SideCounts:
             sum(self.lengths),
             self.num_unknown,
             dict(zip(shares, quantiles, strict=True)),
-            self.style,
             dict(self.characters.most_common()),
         )
 
@@ -181,7 +135,7 @@ class CorpusInspector:
 
     def __init__(self, *tokenizers: Tokenizer) -> None:
         self._hashes = array("Q")
-        self._sides = [_SideCounts(tokenizer, ignores_case(tokenizer)) for tokenizer in tokenizers]
+        self._sides = [_SideCounts(tokenizer) for tokenizer in tokenizers]
 
     def inspect(self, pairs: Iterable[EncodedPair]) -> Iterator[EncodedPair]:
         """The same pairs, counted."""
@@ -235,13 +189,6 @@ class DataReport:
         problem = "is not a report on data, or is corrupt"
         content = read_object(path, REPORT_HINT, MAX_FILE_BYTES)
         return validate(TypeAdapter(cls), content, path, problem, REPORT_HINT)
-
-
-def ignores_case(tokenizer: Tokenizer) -> bool:
-    """True for a tokenizer that lower-cases all text, such as that of an uncased BERT."""
-    if isinstance(tokenizer.config, NormalizeConfig):
-        return tokenizer.config.lowercase
-    return tokenizer.encode("A") == tokenizer.encode("a")
 
 
 def inspect_pairs(

@@ -9,7 +9,6 @@ from warnings import warn
 from seq2attn.data.inspection import (
     MAX_UNKNOWN_SHARE,
     CorpusReport,
-    TextStyle,
     describe_unknown,
     untagged_text,
 )
@@ -35,7 +34,6 @@ class InputChecker:
     """Counts over the input lines, and their warnings. `training` describes the training text, if known."""
 
     def __init__(self, training: CorpusReport | None = None) -> None:
-        self._training, self._style = training, TextStyle()
         self.num_lines = self.num_tokens = self.num_unknown = 0
         self._with_unknown: list[int] = []
         self._characters, self._with_unknown_characters = Counter[str](), list[int]()
@@ -48,7 +46,6 @@ class InputChecker:
         """Count the next lines."""
         self._known = self._trained or tokenizer.characters
         for number, one in enumerate(lines, self.num_lines + 1):
-            self._style.add(one.line)
             self.num_tokens += one.num_tokens
             self.num_unknown += one.num_unknown
             if one.num_unknown:
@@ -78,9 +75,6 @@ class InputChecker:
     def warnings(self) -> Iterator[str]:
         """Warnings about lines, then about the text as a whole."""
         yield from self.line_warnings()
-        if self._training:
-            differences = self._style.differences(self._training.source.style)
-            yield from (f"the input {difference}" for difference in differences)
         if self.num_unknown > MAX_UNKNOWN_SHARE * self.num_tokens:
             share = f"{self.num_unknown / self.num_tokens:.1%} of the tokens"
             counts = f"{self.num_unknown:,} of {self.num_tokens:,}"

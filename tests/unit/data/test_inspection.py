@@ -4,7 +4,7 @@ import json
 import random
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ from seq2attn.data.inspection import (
     REPORT_FILE,
     CorpusReport,
     DataReport,
-    TextStyle,
     inspect_pairs,
     load_hashes,
 )
@@ -30,14 +29,6 @@ from tests.support.corpora import PHRASES, Pairs, write_corpus
 
 WORDS = WordTokenizerConfig().train([source for source, _ in PHRASES[:50]])
 CHARACTERS = CharacterTokenizerConfig().train(line for pair in PHRASES for line in pair)
-TOKENIZED = "the source is tokenized differently from the training text: 100%"
-
-
-def style(lines: Iterable[str]) -> TextStyle:
-    counts = TextStyle()
-    for line in lines:
-        counts.add(line)
-    return counts
 
 
 def hashes(pairs: Pairs) -> NDArray[np.uint64]:
@@ -89,12 +80,6 @@ def test_statistics_equal_a_simple_recount(seed: int, count: int) -> None:
         quantiles = {"median": 0.5, "95 %": 0.95, "99 %": 0.99, "longest": 1}
         expected = {name: np.quantile(lengths, share) for name, share in quantiles.items()}
         assert side.length_quantiles == pytest.approx(expected)
-        text = "\n".join(lines)
-        assert side.style.num_upper == sum(c.isupper() for c in text)
-        assert side.style.num_cased == sum(c.isupper() or c.islower() for c in text)
-        words = [word for line in lines for word in line.split()]
-        assert side.style.num_detached == sum(word in (".", ",") for word in words)
-        assert side.style.num_marks == sum(word[-1] in ".," for word in words)
 
 
 def test_an_empty_corpus_has_counts_of_zero() -> None:
@@ -102,41 +87,6 @@ def test_an_empty_corpus_has_counts_of_zero() -> None:
     assert (report.num_pairs, report.num_duplicates, report.num_in_train) == (0, 0, 0)
     assert report.source.num_tokens == report.source.length_quantiles["longest"] == 0
     assert [*report.warnings("dev", report)] == []
-
-
-class TestTextStyle:
-    RAW = style(source for source, _ in PHRASES[:200])
-
-    @pytest.mark.parametrize(
-        ("change", "expected"),
-        [
-            (tokenized, "is tokenized differently from the training text: 100% "),
-            (str.lower, "is cased differently from the training text: 0.0% "),
-        ],
-    )
-    def test_differences_in_both_directions(self, change: Callable[[str], str], expected: str) -> None:
-        other = style(change(source) for source, _ in PHRASES[:200])
-        (difference,), (reverse,) = other.differences(self.RAW), self.RAW.differences(other)
-        assert difference.startswith(expected) and reverse.startswith(expected.split(":")[0])
-        shares = re.compile(r"[\d.]+%")
-        assert shares.findall(difference) == shares.findall(reverse)[::-1]
-        assert [*other.differences(other), *self.RAW.differences(self.RAW)] == []
-
-    def test_no_differences_of_few_lines_or_without_training_text(self) -> None:
-        few = style(tokenized(source.lower()) for source, _ in PHRASES[:3])
-        assert [*few.differences(self.RAW)] == []
-        assert [*self.RAW.differences(TextStyle()), *TextStyle().differences(self.RAW)] == []
-
-    def test_marks_without_spaces(self) -> None:
-        assert style(["猫が、寝ている。はい。", "猫 が 、 寝 て いる 。"]) == TextStyle(0, 0, 2, 5)
-
-    def test_case_does_not_count_if_the_tokenizer_ignores_it(self) -> None:
-        lower = WordTokenizerConfig(lowercase=True).train([source for source, _ in PHRASES])
-        reports = [inspect_pairs(PHRASES[:100], *sides) for sides in ((lower, CHARACTERS), (CHARACTERS, lower))]
-        cased = [[side.style.num_upper > 0 for side in (one.source, one.target)] for one in reports]
-        assert cased == [[False, True], [True, False]]
-        small = [(source.lower(), target.lower()) for source, target in PHRASES[:100]]
-        assert inspect_pairs(small, CHARACTERS, CHARACTERS).source.style.num_cased > 0
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +97,6 @@ def train() -> CorpusReport:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda p: [(tokenized(a), b) for a, b in p], TOKENIZED),
-        (lambda p: [(a, b.lower()) for a, b in p], "the target is cased differently from the training text: 0.0%"),
         (lambda p: p[:-10] + PHRASES[:10], "10 of its 200 pairs (5.0%) are training pairs"),
         (lambda p: [*p[:-3], ("a", ""), ("", "b"), (" ", "c")], "3 pairs have text on one side only"),
         (lambda p: [(a + "ţţ", b) for a, b in p], "the source has 4."),
@@ -162,9 +110,13 @@ def test_warnings_about_a_test_set(train: CorpusReport, change: Callable[[Pairs]
 
 
 def test_each_side_is_compared_with_the_same_side_of_the_training_text() -> None:
-    pairs = [(source, target.lower()) for source, target in PHRASES]
-    train = inspect_pairs(pairs[:800], CHARACTERS, CHARACTERS)
-    assert [*inspect_pairs(pairs[900:1100], CHARACTERS, CHARACTERS).warnings("dev", train)] == []
+    pairs = [(source, "".join(chr(0x400 + ord(letter)) for letter in target)) for source, target in PHRASES]
+    tokenizer = CharacterTokenizerConfig().train(line for pair in pairs for line in pair)
+    train, swapped = (inspect_pairs(one, tokenizer, tokenizer) for one in (pairs[:800], [pair[::-1] for pair in pairs]))
+    report = inspect_pairs(pairs[900:1100], tokenizer, tokenizer)
+    assert [*report.warnings("dev", train)] == []
+    unknown = [warning.partition(" of the characters")[0] for warning in report.warnings("dev", swapped)]
+    assert len(unknown) == 2 and all("dev: the training text hardly has" in warning for warning in unknown)
 
 
 class TestReport:
