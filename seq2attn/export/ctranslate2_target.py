@@ -12,7 +12,7 @@ from torch import nn
 
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig, TransformerDecoderLayer
-from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig
+from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig, TransformerLayersConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.export.export_target import ExportTarget, no_option, unsupported_parts
@@ -164,8 +164,9 @@ class CTranslate2Target(ExportTarget):
         import_ctranslate2()
         model = experiment.model
         mistakes = unsupported_parts(ENGINE_NAME, model)
-        norms = [getattr(part, "norm_type", None) for part in (model.encoder, model.decoder)]
-        if None not in norms and norms[0] != norms[1]:
+        parts = model.encoder, model.decoder
+        norms = [part.norm_type for part in parts if isinstance(part, TransformerLayersConfig)]
+        if len({*norms}) > 1:
             message = f"norm for the decoder that differs from the encoder's, `{norms[0]}`"
             mistakes.append(no_option(ENGINE_NAME, "decoder.norm_type", message))
         return mistakes

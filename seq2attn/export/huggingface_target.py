@@ -32,6 +32,8 @@ from seq2attn.pretrained.hf_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR
 from seq2attn.pretrained.transformers_engine import TransformersEngine
 from seq2attn.search.search_config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.hf_tokenizer import HFTokenizerConfig
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 NAME = "huggingface"
@@ -143,8 +145,9 @@ def _unsupported_text(experiment: ExperimentConfig) -> list[FieldError]:
         for side, one in sides.items()
         if one is not None and one.kind not in EXPORTED_KINDS
     ]
-    for side, one in sides.items():
-        if (tag := getattr(one, "tag", None)) and (side == "target" or not tag.startswith(">>")):
+    for side, tokenizer in sides.items():
+        tag = tokenizer.tag if isinstance(tokenizer, SentencePieceTokenizerConfig | HFTokenizerConfig) else None
+        if tag and (side == "target" or not tag.startswith(">>")):
             message = f"{NAME} has no tokenizer with the tag `{tag}`, only with Marian's, `>>...<<`, of the source"
             mistakes.append(FieldError(f"tokenizer.{side}.tag", message))
     if experiment.data.tags:

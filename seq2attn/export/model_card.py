@@ -21,6 +21,7 @@ from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.io.files import read_object, validate
 from seq2attn.io.tables import format_table
 from seq2attn.models.build import build_on_meta_device, count_parameters
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.version import __version__
 
 LICENSE_HINT = "license: apache-2.0"
@@ -47,7 +48,7 @@ class EvaluationRecord(BaseModel):
 def build_model_card(run: RunDirectory, dtype: str, agreement: AgreementReport, library: str, usage: str) -> str:
     """The model card of an exported run; `usage` says how to translate with the export, by `library`.
 
-    Raises: RunError for a corrupt report in the run directory.
+    Raises RunError for a corrupt report in the run directory.
     """
     experiment = run.load_config()
     languages = known_languages(experiment)
@@ -71,7 +72,10 @@ def build_model_card(run: RunDirectory, dtype: str, agreement: AgreementReport, 
 
 def known_languages(experiment: ExperimentConfig) -> tuple[str, str] | None:
     """ISO 639 codes of source and target: of the tokenizers, or the suffixes of training files such as `train.de`."""
-    source, target = (getattr(one, "punctuation", None) for one in experiment.tokenizer.per_side)
+    source, target = (
+        tokenizer.punctuation if isinstance(tokenizer, SentencePieceTokenizerConfig) else None
+        for tokenizer in experiment.tokenizer.per_side
+    )
     if source and target and "und" not in (source, target):
         return source, target
     for corpus in experiment.data.train:

@@ -22,7 +22,7 @@ from seq2attn.pretrained.family import TOKENIZER_FILE
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, TARGET_VOCABULARY_FILE, VOCABULARY_FILE
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig, is_blank
-from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import SubwordTokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, SPECIAL_TOKENS
 
@@ -44,13 +44,14 @@ def export_tokenizers(
         write_bytes(folder / model, _sentencepiece_model(tokenizer))
         write_json(folder / vocabulary, {token: id for id, token in enumerate(tokenizer.vocabulary.tokens)})
     languages = known_languages(experiment) or (None, None)
+    source = tokenizers[0].config
     content = {
         "tokenizer_class": "MarianTokenizer",
         "bos_token": SPECIAL_TOKENS[BOS],  # `generate` begins with it
         "source_lang": languages[0],
         "target_lang": languages[1],
         "separate_vocabs": is_separate,
-        "normalize_punctuation": getattr(tokenizers[0].config, "punctuation", None) is not None,  # for `import`
+        "normalize_punctuation": isinstance(source, SentencePieceTokenizerConfig) and source.punctuation is not None,
         "model_max_length": max_length,
     }
     write_json(folder / TOKENIZER_FILE, {key: value for key, value in content.items() if value is not None})

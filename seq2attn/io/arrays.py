@@ -30,7 +30,7 @@ def load_array(path: Path, fix: str) -> NDArray[Any]:
 def read_archive(data: bytes) -> dict[str, NDArray[Any]]:
     """The arrays of an uncompressed `.npz` file.
 
-    Raises: ValueError, or BadZipFile, for another file, and for arrays that are together larger than the file.
+    Raises ValueError, or BadZipFile, for another file, and for arrays that are together larger than the file.
     """
     if data.count(b"PK\x01\x02") > MAX_ARRAYS:
         raise ValueError(f"it has more than {MAX_ARRAYS:,} arrays")

@@ -24,7 +24,7 @@ HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; seq2attn)"}
 def download(url: str, part: Path, *, pauses: Sequence[float] = (1, 4)) -> None:
     """Append what is missing of `url` to the file `part`; retries after `pauses` seconds.
 
-    A complete file stays as it is. Raises: UserError when the file cannot be fetched, or another process fetches it;
+    A complete file stays as it is. Raises UserError when the file cannot be fetched, or another process fetches it;
     `part` is kept for the next call.
     """
     with part.open("ab") as file:

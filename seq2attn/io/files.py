@@ -167,7 +167,7 @@ def open_regular(path: Path) -> BufferedReader:
 def read_bytes(path: Path, fix: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The content of a file of a run or of a pretrained model; `fix` is the advice in error messages.
 
-    Raises: RunError, also if it is not a regular file or larger than `max_bytes`.
+    Raises RunError, also if it is not a regular file or larger than `max_bytes`.
     """
     try:
         with open_regular(path) as file:
@@ -182,7 +182,7 @@ def read_bytes(path: Path, fix: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 def read_object(path: Path, fix: str, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """The JSON object in a file of a run or of a pretrained model. `max_bytes`: more for a vocabulary or text.
 
-    Raises: RunError, also if it is not a JSON object.
+    Raises RunError, also if it is not a JSON object.
     """
     return parse_object(read_bytes(path, fix, max_bytes), path, fix)
 
@@ -190,7 +190,7 @@ def read_object(path: Path, fix: str, max_bytes: int = MAX_JSON_BYTES) -> dict[s
 def read_objects(path: Path, fix: str) -> Iterator[dict[str, Any]]:
     """The JSON objects in the lines of a log, without a last line that was not completed, as after a power failure.
 
-    Raises: RunError for a file that is not regular, or with another line.
+    Raises RunError for a file that is not regular, or with another line.
     """
     number = 0
     try:
@@ -205,7 +205,7 @@ def read_objects(path: Path, fix: str) -> Iterator[dict[str, Any]]:
 
 
 def parse_object(text: bytes | str, place: Path | str, fix: str) -> dict[str, Any]:
-    """The JSON object in text from `place`. Raises: RunError for other text."""
+    """The JSON object in text from `place`. Raises RunError for other text."""
     content = parse_json(text, place, fix)
     if not isinstance(content, dict):
         raise RunError(f"{place}: expected a JSON object, found a {type(content).__name__}; {fix}")
@@ -213,7 +213,7 @@ def parse_object(text: bytes | str, place: Path | str, fix: str) -> dict[str, An
 
 
 def parse_json(text: bytes | str, place: Path | str, fix: str) -> Any:
-    """The value of JSON text from `place`. Raises: RunError if it is not JSON, nested too deep, or has many values."""
+    """The value of JSON text from `place`. Raises RunError if it is not JSON, nested too deep, or has many values."""
     check_num_values(text, place, fix)
     try:
         return json.loads(text)
@@ -231,7 +231,7 @@ def check_num_values(text: bytes | str, place: Path | str, fix: str) -> None:
 
 
 def validate(adapter: TypeAdapter[T], content: Any, place: Path | str, problem: str, fix: str) -> T:
-    """Content of `place` as a type. Raises: RunError with the `problem`, such as "is no report", and the first key."""
+    """Content of `place` as a type. Raises RunError with the `problem`, such as "is no report", and the first key."""
     try:
         return adapter.validate_python(content)
     except ValidationError as error:
@@ -240,7 +240,7 @@ def validate(adapter: TypeAdapter[T], content: Any, place: Path | str, problem: 
 
 
 def check_format(content: Mapping[str, Any], path: Path, fix: str) -> None:
-    """Check of the content of `path`; `fix` is the advice in the message. Raises: RunError for another version."""
+    """Check of the content of `path`; `fix` is the advice in the message. Raises RunError for another version."""
     version = content.get("format")
     if version != FORMAT_VERSION or isinstance(version, bool):
         raise RunError(

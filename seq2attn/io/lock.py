@@ -31,7 +31,7 @@ def lock_directory(
     Waits at most `timeout` seconds for another holder. The lock is released when the last process with the descriptor
     ends.
 
-    Raises: RunError when another process holds the lock, or when the folder is not writable.
+    Raises RunError when another process holds the lock, or when the folder is not writable.
     """
     path = (folder / name).absolute()
     try:
@@ -57,7 +57,7 @@ def lock_directory(
 def hold_lock(path: Path, descriptor: int) -> None:
     """Let this process write below the folder of a lock file only while `descriptor` is of the file at its path.
 
-    Raises: RunError when it is not, as for a file that was removed before it was locked.
+    Raises RunError when it is not, as for a file that was removed before it was locked.
     """
     _held[path.absolute()] = descriptor
     check_locks(path)
@@ -66,7 +66,7 @@ def hold_lock(path: Path, descriptor: int) -> None:
 def check_locks(path: Path) -> None:
     """Check that the locked folders that `path` is in are still those that were locked, before it is written.
 
-    Raises: RunError when one was removed or replaced: its files are those of another process now.
+    Raises RunError when one was removed or replaced: its files are those of another process now.
     """
     for file, descriptor in [*_held.items()]:
         if not path.absolute().is_relative_to(file.parent):

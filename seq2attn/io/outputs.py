@@ -28,7 +28,7 @@ def output(path: Path, command: str = "") -> Iterator[BinaryIO]:
 
     A later call of `command` may replace it, as long as it is not changed: see `check_output`.
 
-    Raises: UserError when it cannot be written.
+    Raises UserError when it cannot be written.
     """
     with ExitStack() as stack:
         try:

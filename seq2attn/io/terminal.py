@@ -50,7 +50,7 @@ class Output:
         return visible(text) if self._stream.isatty() else text
 
     def write(self, text: str) -> int:
-        """The number of characters of `text`. Raises: OSError."""
+        """The number of characters of `text`. Raises OSError."""
         with self._errors():
             self._stream.write(self._escape(text))
         return len(text)
@@ -61,7 +61,7 @@ class Output:
             self.write(line)
 
     def flush(self) -> None:
-        """Write of everything that is buffered. Raises: OSError."""
+        """Write of everything that is buffered. Raises OSError."""
         with self._errors():
             self._stream.flush()
 

@@ -33,7 +33,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
     Files that end in .gz or .xz are decompressed.
 
-    Raises: DataError for a file that is missing, a directory, empty, badly compressed or not UTF-8, and for a line
+    Raises DataError for a file that is missing, a directory, empty, badly compressed or not UTF-8, and for a line
     of more than `MAX_LINE_BYTES`.
     """
     number = 0
@@ -61,7 +61,7 @@ def read_line_batches(stream: IO[bytes], read_size: int = READ_SIZE) -> Iterator
 
     Lines end at '\n' only, which is removed. A file always gives the same batches.
 
-    Raises: DataError for a line of more than `MAX_LINE_BYTES`, and for input that is badly compressed.
+    Raises DataError for a line of more than `MAX_LINE_BYTES`, and for input that is badly compressed.
     """
     begin, count = list[bytes](), 0
     while True:
@@ -91,7 +91,7 @@ def _too_long(place: str) -> DataError:
 
 
 def open_lines(path: Path) -> IO[bytes]:
-    """The bytes of a text file, decompressed if it ends in .gz or .xz. Raises: OSError if it cannot be opened."""
+    """The bytes of a text file, decompressed if it ends in .gz or .xz. Raises OSError if it cannot be opened."""
     match path.suffix:
         case ".gz":
             return cast("IO[bytes]", gzip.open(path, "rb"))

@@ -97,7 +97,7 @@ def write_safetensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str
 def load_tensors(path: Path, *, digest: str | None = None) -> dict[str, Tensor]:
     """Read what `save_tensors` wrote; `digest` is the one that it returned, if known.
 
-    Raises: RunError when the file is missing; CorruptFileError when its content has changed.
+    Raises RunError when the file is missing; CorruptFileError when its content has changed.
     """
     with open_tensors(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
@@ -120,7 +120,7 @@ def is_corrupt(path: Path) -> bool:
 def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata that `save_tensors` wrote, with the digest.
 
-    Raises: RunError without a file, CorruptFileError when it or its metadata cannot be read.
+    Raises RunError without a file, CorruptFileError when it or its metadata cannot be read.
     """
     with open_tensors(path) as file:
         text = (file.metadata() or {}).get(METADATA_KEY, "{}")
@@ -132,7 +132,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def open_tensors(path: Path) -> Iterator[Any]:
-    """An open safetensors file. Raises: RunError when it is missing or corrupt."""
+    """An open safetensors file. Raises RunError when it is missing or corrupt."""
     try:
         _check_header(path)
         with safetensors.safe_open(path, "pt") as file:
@@ -160,7 +160,7 @@ def _check_header(path: Path) -> None:
 def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
     """The specs of the tensors in a file, without reading them.
 
-    Raises: RunError when the file is missing or corrupt.
+    Raises RunError when the file is missing or corrupt.
     """
     with open_tensors(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
@@ -177,7 +177,7 @@ def tensor_specs(weights: Mapping[str, Tensor]) -> dict[str, TensorSpec]:
 def check_tensor_specs(model: nn.Module, specs: Mapping[str, TensorSpec], path: Path) -> None:
     """Check that the tensors in `path` are those of a model, which may be on the meta device.
 
-    Raises: RunError with the first that does not fit.
+    Raises RunError with the first that does not fit.
     """
     expected = tensor_specs(unique_state_dict(model))
     for name in [*expected, *specs]:
@@ -194,7 +194,7 @@ def check_tensor_specs(model: nn.Module, specs: Mapping[str, TensorSpec], path: 
 def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
     """Copy the weights that were read from `path` into a model.
 
-    Raises: RunError with the first tensor that does not fit, or that is not finite.
+    Raises RunError with the first tensor that does not fit, or that is not finite.
     """
     check_tensor_specs(model, tensor_specs(weights), path)
     for name, _ in model.named_parameters():

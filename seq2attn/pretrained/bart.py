@@ -39,7 +39,7 @@ LAYER_NAMES = (
     ("embedding_norm", "layernorm_embedding"),
     ("position_encoding.embedding", "embed_positions"),
 )
-"""Parts of our names, and theirs."""
+"""Parts of our names of weights, and of those of Hugging Face."""
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 

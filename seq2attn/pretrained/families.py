@@ -21,7 +21,7 @@ FAMILIES: tuple[type[Family], ...] = (Marian, M2M100, MBart, Bart, Pegasus, T5, 
 def read_family(folder: Path, *, allow_pickle: bool) -> Family:
     """The model in a folder, by `model_type` in its `config.json`, or in Marian's own files.
 
-    Raises: UserError with the file and the key that cannot be used.
+    Raises UserError with the file and the key that cannot be used.
     """
     if not (folder / CONFIG_FILE).is_file() and (file := find_marian_files(folder)):
         return MarianFiles(file)

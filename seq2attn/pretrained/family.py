@@ -178,7 +178,7 @@ class Family(ABC):
     def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides.
 
-        Raises: UserError for a language that the model lacks, or that is missing.
+        Raises UserError for a language that the model lacks, or that is missing.
         """
 
     def search(self, options: ImportOptions) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class Family(ABC):
     def rows(self, source: Tokenizer, target: Tokenizer) -> tuple[list[int], list[int]]:
         """Their id of each token of ours, of both sides; BOS is the token that their decoder starts with.
 
-        Raises: DataError when a vocabulary has another size than its table, or lacks a special token, and for added
+        Raises DataError when a vocabulary has another size than its table, or lacks a special token, and for added
         tokens of text, which SentencePiece does not find in a line.
         """
         if isinstance(source, SentencePieceTokenizer):

@@ -88,7 +88,7 @@ def read_tensors(
     `model`, perhaps on the meta device, is ours. `compute` gives weights that the files may lack. The headers
     are compared with the model before anything is read, and their tables before anything is computed.
 
-    Raises: DataError with the first weight that is missing, unknown, of another shape, or not finite.
+    Raises DataError with the first weight that is missing, unknown, of another shape, or not finite.
     """
     specs = read_hf_specs(weights)
     parameters = {name: tuple(tensor.shape) for name, tensor in unique_state_dict(model).items()}

@@ -146,7 +146,7 @@ def _experiment(family: Family, run: Path, options: ImportOptions) -> Experiment
 def _probe_lines(vocabulary: Vocabulary, file: Path | None) -> Sequence[str]:
     """The lines that both models translate: of a file, or random words of the vocabulary.
 
-    Raises: DataError for a file without text.
+    Raises DataError for a file without text.
     """
     if file is not None:
         lines = [line for line in read_lines(file) if not is_blank(line)]

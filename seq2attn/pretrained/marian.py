@@ -67,7 +67,7 @@ class MarianTokens(BartFamily):
     def language_tag(self, pieces: Iterable[str], options: ImportOptions) -> str | None:
         """The token before each source line; None for a model with one language.
 
-        Raises: UserError for a language that has no tag among the pieces, or that is missing.
+        Raises UserError for a language that has no tag among the pieces, or that is missing.
         """
         self.check_language(options.target_language, re.findall(">>(\\S+)<<", " ".join(pieces)), "--to")
         self.check_language(options.source_language, (), "--from")

@@ -60,7 +60,7 @@ PROJECTIONS = {
 def read_marian_weights(file: Path) -> tuple[dict[str, Any], dict[str, ArrayReader]]:
     """Options of the training, and a function that reads each array, by name.
 
-    Raises: UserError for a file that is none of Marian's.
+    Raises UserError for a file that is none of Marian's.
     """
     try:
         with open_regular(file) as stream:

@@ -46,7 +46,7 @@ LAYER_NAMES = (
     ("coder.norm", "coder.final_layer_norm"),
     ("coder.position_bias.embedding", "coder.block.0.layer.0.SelfAttention.relative_attention_bias"),
 )
-"""Parts of our names, and theirs."""
+"""Parts of our names of weights, and of those of Hugging Face."""
 ACTIVATIONS = {"relu": "relu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
 
 
@@ -216,7 +216,7 @@ class T5(Family):
     def _task(self, options: ImportOptions) -> tuple[str | None, dict[str, Any]]:
         """Language of the sources, and parameters of a task such as `translation_en_to_de` in `config.json`.
 
-        Raises: UserError for a language that the model lacks, or that is missing.
+        Raises UserError for a language that the model lacks, or that is missing.
         """
         own = {} if options.source_prefix is None else {"prefix": options.source_prefix}
         if own and options.target_language is None:

@@ -58,7 +58,7 @@ class TransformersEngine(Engine):
     ) -> list[list[Hypothesis]]:
         """The best hypothesis of each source, by a beam that ends when no other can become better.
 
-        Raises: UserError for phrases, and options of the search that are not compared.
+        Raises UserError for phrases, and options of the search that are not compared.
         """
         from transformers import GenerationConfig
 

@@ -50,7 +50,7 @@ class HFTokenizerConfig(Config):
     def train(self, lines: Iterable[str]) -> HFTokenizer:
         """The tokenizer in the file; `lines` are not used.
 
-        Raises: UserError for a file that is missing or corrupt, or was changed.
+        Raises UserError for a file that is missing or corrupt, or was changed.
         """
         content = read_bytes(self.path, FILE_HINT)
         backend = load_backend(content, self.path)

@@ -66,7 +66,7 @@ class SentencePieceTokenizerConfig(Config):
     def train(self, lines: Iterable[str]) -> SentencePieceTokenizer:
         """The tokenizer in the files; `lines` are not used.
 
-        Raises: UserError for a file that is missing or corrupt, or was changed.
+        Raises UserError for a file that is missing or corrupt, or was changed.
         """
         files = [self.path] if self.vocabulary is None else [self.path, self.vocabulary]
         model = read_bytes(self.path, FILE_HINT)
@@ -80,7 +80,7 @@ class SentencePieceTokenizerConfig(Config):
 def fill_in_digest(data: Any, *keys: str) -> Any:
     """The fields of a config with the SHA-256 of the files that it names, `path` first.
 
-    Raises: FieldError for a file that cannot be read.
+    Raises FieldError for a file that cannot be read.
     """
 
     def digest(fields: dict[str, Any]) -> str:
@@ -117,7 +117,7 @@ def read_model_pieces(path: Path) -> dict[str, int]:
 def read_pieces(path: Path) -> dict[str, int]:
     """The id of each piece in a JSON file, or in Marian's `.yml`, in ascending order.
 
-    Raises: UserError for a corrupt file, and unless the ids are 0, 1, 2 and so on, each once.
+    Raises UserError for a corrupt file, and unless the ids are 0, 1, 2 and so on, each once.
     """
     raw = read_bytes(path, FILE_HINT)
     ids = read_ids(raw, path, FILE_HINT) if path.suffix == ".yml" else parse_object(raw, path, FILE_HINT)

@@ -110,7 +110,7 @@ class BPETokenizerConfig(_SubwordsConfig):
     def train(self, lines: Iterable[str]) -> SubwordTokenizer:
         """A tokenizer with subwords of `lines`; the same lines give the same subwords.
 
-        Raises: DataError when the text is empty or has too many characters for the vocabulary.
+        Raises DataError when the text is empty or has too many characters for the vocabulary.
         """
         return SubwordTokenizer(self, self._train(lines, "bpe"))
 
@@ -190,7 +190,7 @@ class SubwordTokenizer(Tokenizer):
 def load_subwords(config: BPETokenizerConfig | UnigramTokenizerConfig, folder: Path) -> SubwordTokenizer:
     """The tokenizer that `SubwordTokenizer.save` wrote.
 
-    Raises: RunError when the model is missing or is not a SentencePiece model.
+    Raises RunError when the model is missing or is not a SentencePiece model.
     """
     model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
     try:

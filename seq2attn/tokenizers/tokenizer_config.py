@@ -146,7 +146,7 @@ _CONFIG: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
 def load_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer saved in `folder`.
 
-    Raises: RunError when a file is missing or the files do not belong together.
+    Raises RunError when a file is missing or the files do not belong together.
     """
     header = read_object(folder / TOKENIZER_FILE, TOKENIZER_HINT)
     problem = "describes no tokenizer known to this version"

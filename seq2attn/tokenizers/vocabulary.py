@@ -92,7 +92,7 @@ class Vocabulary:
     def load(cls, path: Path) -> Vocabulary:
         """The vocabulary in a file of `save`.
 
-        Raises: RunError when the file is missing or is not a vocabulary.
+        Raises RunError when the file is missing or is not a vocabulary.
         """
         tokens = read_object(path, TOKENIZER_HINT, MAX_FILE_BYTES).get("tokens")
         if not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
@@ -106,7 +106,7 @@ class Vocabulary:
 def check_same(expected: Vocabulary, actual: Vocabulary, file: Path) -> None:
     """Check that two vocabularies have the same ids.
 
-    Raises: RunError with the file, both sizes and the first difference.
+    Raises RunError with the file, both sizes and the first difference.
     """
     if expected.tokens == actual.tokens:
         return

@@ -76,7 +76,7 @@ class WordPieceTokenizerConfig(Config):
     def train(self, lines: Iterable[str]) -> WordPieceTokenizer:
         """The tokenizer in the folder; `lines` are not used.
 
-        Raises: DataError for a vocabulary that was changed, cannot be read, is not WordPiece, or lacks a special token.
+        Raises DataError for a vocabulary that was changed, cannot be read, is not WordPiece, or lacks a special token.
         """
         from tokenizers.models import WordPiece
         from transformers import BertTokenizerFast
