@@ -1,15 +1,12 @@
-"""A report of a reproduction as Markdown, JSON, and an HTML page that needs no network.
+"""A report of a reproduction as Markdown, with its numbers in JSON.
 
 report.md       the tables, with links to the figures
 report.json     all numbers
-report.html     the tables and figures
 figures/        pictures
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,7 +18,6 @@ from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import Records, conditions, read_records, unfinished
 from seq2attn.sweep.results import OUTCOME_RULE, ReproducedScore, reproduced_scores
 from seq2attn.version import __version__
-from seq2attn.visualization.html_page import render_page
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,6 @@ def write_report(recipe: Recipe) -> str:
     ]
     markdown = _markdown(config.title, config.paper, sections, folder)
     write_bytes(folder / "report.md", markdown.encode())
-    write_bytes(folder / "report.html", _html(config.title, config.paper, sections).encode())
     content = {
         "format": FORMAT_VERSION,
         "version": __version__,
@@ -131,11 +126,3 @@ def _markdown(title: str, paper: str, sections: list[Section], folder: Path) -> 
             parts.append("\n".join(f"- {item}" for item in section.items))
         parts += [f"![{caption}]({path.relative_to(folder)})" for caption, path in section.pictures.items()]
     return "\n\n".join(parts) + "\n"
-
-
-def _html(title: str, paper: str, sections: list[Section]) -> str:
-    def pictures(section: Section) -> Mapping[str, str]:
-        return {caption: base64.b64encode(path.read_bytes()).decode() for caption, path in section.pictures.items()}
-
-    content = [{**asdict(section), "pictures": pictures(section)} for section in sections]
-    return render_page("seq2attn.sweep", "report.html", {"title": title, "paper": paper, "sections": content})

@@ -42,7 +42,7 @@ def reproduce(
         failures = _train(recipe, jobs, lock, log, redo=redo)
         write_leaderboard(recipe.plan, log)
         markdown = write_report(recipe)
-    log(f"report: {folder / 'report.html'} (and .md, .json)")
+    log(f"report: {folder / 'report.md'} (and .json)")
     return markdown, failures
 
 

@@ -79,7 +79,6 @@ READERS_ALLOWED = {
     ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
     ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
-    ("sweep/report.py", "read_bytes"),  # pictures that it made
     ("sweep/run_sweep.py", "read_text"),  # the log of a training that it started
     ("sweep/worker.py", "read_text"),  # of the system
     ("tokenizers/train_sentencepiece.py", "json.loads"),  # its argument; it imports nothing from the package
