@@ -86,7 +86,7 @@ class Bert(nn.Module):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.tokenizer: WordPieceTokenizer = WordPieceTokenizerConfig(path=folder).train([])
-        config = BertEncoderConfig(kind="bert", path=folder)
+        config = BertEncoderConfig(path=folder)
         self.source = config.build_embedding()
         self.encoder = config.build(0)  # BERT's own width
         load_bert_weights(folder, self.source, self.encoder, self.tokenizer.bert_ids)

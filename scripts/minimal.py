@@ -50,7 +50,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[T
 
 def check_attention() -> None:
     """Comparison with the library's attention: a score and an alignment (here a softmax), chosen by a config."""
-    attention = AttentionConfig(score=DotScoreConfig(kind="dot", scaled=True)).build(8, 8, 8)
+    attention = AttentionConfig(score=DotScoreConfig(scaled=True)).build(8, 8, 8)
     query, keys, mask = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.arange(5) < torch.tensor([[5], [4]])
     memory = attention.project_memory(keys, keys, mask)  # once for each sentence
     output = attention(query, memory, torch.arange(3).expand(2, 3), need_weights=True)
@@ -83,7 +83,7 @@ def build(vocab_size: int) -> Seq2Seq:
     """A model with random weights."""
     attention = AttentionConfig(score=AdditiveScoreConfig(kind="additive", dim=256))  # v . tanh(W q + U k)
     encoder = RecurrentEncoderConfig(kind="gru", dim=256, dropout=0.2)
-    decoder = BahdanauDecoderConfig(kind="bahdanau", cell="gru", dim=256, dropout=0.2, attention=attention)
+    decoder = BahdanauDecoderConfig(cell="gru", dim=256, dropout=0.2, attention=attention)
     embeddings = EmbeddingsConfig(dim=128, dropout=0.2)
     config = ModelConfig(embeddings=embeddings, encoder=encoder, decoder=decoder)
     return build_model(config, vocab_size, vocab_size)
@@ -119,7 +119,7 @@ def train(model: Seq2Seq, corpus: Corpus, updates: int) -> None:
 def translate(model: Seq2Seq, tokenizer: SubwordTokenizer, lines: list[str]) -> list[str]:
     """The best hypothesis of each line."""
     sources = [tokenizer.encode(line) for line in lines]
-    hypotheses = translate_ids(model, sources, BeamConfig(kind="beam", beam_size=5), budget=4096)
+    hypotheses = translate_ids(model, sources, BeamConfig(beam_size=5), budget=4096)
     return [tokenizer.decode(best.tokens) for best, *_ in hypotheses]
 
 

@@ -44,7 +44,7 @@ class GlobalAlignment(AlignmentFunction):
 class GlobalAlignmentConfig(Config):
     """Softmax over all source tokens."""
 
-    kind: Literal["global"]
+    kind: Literal["global"] = "global"
 
     def build(self, query_dim: int) -> GlobalAlignment:
         """For queries [*, query_dim]."""
@@ -81,7 +81,7 @@ class LocalMonotonicAlignment(AlignmentFunction):
 class LocalMonotonicAlignmentConfig(Config):
     """A window that moves by one source token with each target token."""
 
-    kind: Literal["local-m"]
+    kind: Literal["local-m"] = "local-m"
     window: PositiveInt
     """D: number of tokens on either side of the center."""
 
@@ -122,7 +122,7 @@ class LocalPredictiveAlignment(LocalMonotonicAlignment):
 class LocalPredictiveAlignmentConfig(Config):
     """A window around a position that is predicted from the query."""
 
-    kind: Literal["local-p"]
+    kind: Literal["local-p"] = "local-p"
     window: PositiveInt
     """D: number of tokens on either side of the center; the standard deviation of the Gaussian is D / 2."""
     renormalize: bool = False

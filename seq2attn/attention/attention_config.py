@@ -60,7 +60,7 @@ class AttentionConfig(Config):
 
     score: ScoreFunctionConfig
     """Comparison of a query with a key. Default: that of the decoder."""
-    align: AlignmentFunctionConfig = GlobalAlignmentConfig(kind="global")
+    align: AlignmentFunctionConfig = GlobalAlignmentConfig()
     """Conversion of scores into weights."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of the attention weights (on a CPU anything but 0 disables the fused kernel)."""

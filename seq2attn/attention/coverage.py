@@ -62,7 +62,7 @@ class CoverageScoreConfig(Config):
 
     rules = (check_heads,)
 
-    kind: Literal["coverage"]
+    kind: Literal["coverage"] = "coverage"
     dim: PositiveInt = 256
     """Width of the hidden layer of the alignment model."""
     heads: PositiveInt = 1

@@ -63,7 +63,7 @@ class ReinforceAlignment(HardAlignment):
 class ReinforceAlignmentConfig(Config):
     """Hard attention, trained by REINFORCE with a moving baseline."""
 
-    kind: Literal["hard-reinforce"]
+    kind: Literal["hard-reinforce"] = "hard-reinforce"
     weight: PositiveFloat = 0.1
     """Weight of the REINFORCE loss beside the cross-entropy (the paper's lambda_r)."""
     expected_share: float = Field(0.5, ge=0, lt=1)
@@ -91,7 +91,7 @@ class GumbelAlignment(HardAlignment):
 class GumbelAlignmentConfig(Config):
     """Hard attention, trained by the straight-through Gumbel-softmax gradient."""
 
-    kind: Literal["hard-gumbel"]
+    kind: Literal["hard-gumbel"] = "hard-gumbel"
     temperature: PositiveFloat = 1.0
     """Temperature of the relaxation: lower is closer to the sample, and has noisier gradients."""
 

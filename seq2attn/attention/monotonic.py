@@ -57,7 +57,7 @@ class MonotonicAlignment(AlignmentFunction):
 class MonotonicAlignmentConfig(Config):
     """Monotonic attention: positions that never move to the left."""
 
-    kind: Literal["monotonic"]
+    kind: Literal["monotonic"] = "monotonic"
     sigmoid_noise: NonNegativeFloat = 1.0
     """Standard deviation of the noise on the scores in training."""
     score_bias_init: float = -1.0

@@ -43,7 +43,7 @@ class LocationScore(PositionScore):
 class LocationScoreConfig(Config):
     """Location-based attention: absolute source positions, from the query alone."""
 
-    kind: Literal["location"]
+    kind: Literal["location"] = "location"
     max_positions: PositiveInt = 128
     """Number of source positions with a separate score."""
     heads: PositiveInt = 1
@@ -75,7 +75,7 @@ class OffsetScore(PositionScore):
 class OffsetScoreConfig(Config):
     """Location-based attention: offsets from the target position, from the query alone."""
 
-    kind: Literal["offset"]
+    kind: Literal["offset"] = "offset"
     max_distance: PositiveInt = 16
     """Maximum distance with a separate score, on either side."""
     heads: PositiveInt = 1

@@ -105,7 +105,7 @@ class DotScore(ScoreFunction):
 class DotScoreConfig(Config):
     """Dot product: no parameters, so query and key must have the same width."""
 
-    kind: Literal["dot"]
+    kind: Literal["dot"] = "dot"
     scaled: bool = False
     """Divide by the square root of the width, of a head if there are several."""
     heads: PositiveInt = 1
@@ -122,7 +122,7 @@ class DotScoreConfig(Config):
 class GeneralScoreConfig(Config):
     """Bilinear form."""
 
-    kind: Literal["general"]
+    kind: Literal["general"] = "general"
     scaled: bool = False
     """Divide by the square root of the width, of a head if there are several."""
     heads: PositiveInt = 1
@@ -165,7 +165,7 @@ class CosineScore(ScoreFunction):
 class CosineScoreConfig(Config):
     """Cosine of query and key (content-based addressing)."""
 
-    kind: Literal["cosine"]
+    kind: Literal["cosine"] = "cosine"
     heads: PositiveInt = 1
     """Number of heads; must divide the width of the query."""
 
@@ -224,7 +224,7 @@ class MultiHeadScoreConfig(Config):
 
     rules = (check_kv_heads,)
 
-    kind: Literal["multi-head"]
+    kind: Literal["multi-head"] = "multi-head"
     heads: PositiveInt = 8
     """Number of heads; without `head_dim` it must divide the width of the query."""
     kv_heads: PositiveInt | None = None

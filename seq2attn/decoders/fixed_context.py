@@ -54,7 +54,7 @@ class FixedContextDecoder(Decoder[RNNState]):
 class FixedContextDecoderConfig(RecurrentDecoderBaseConfig):
     """Recurrent decoder without attention."""
 
-    kind: Literal["fixed-context"]
+    kind: Literal["fixed-context"] = "fixed-context"
 
     def build(self, input_dim: int, encoder: Encoder) -> FixedContextDecoder:
         """For embedded tokens [N, T, input_dim]."""

@@ -215,7 +215,7 @@ class InputFeedRNNDecoder(AttentionRNNDecoder):
 class BahdanauDecoderConfig(AttentionRNNDecoderConfig):
     """Decoder of Bahdanau et al. 2015: query of the previous state, context into the RNN and the readout."""
 
-    kind: Literal["bahdanau"]
+    kind: Literal["bahdanau"] = "bahdanau"
     attention: Annotated[AttentionConfig, default_score({"kind": "additive"})] = Field({}, validate_default=True)
     """Default of `score`: `{kind: additive}`."""
 
@@ -228,7 +228,7 @@ class BahdanauDecoderConfig(AttentionRNNDecoderConfig):
 class LuongDecoderConfig(AttentionRNNDecoderConfig):
     """Decoder of Luong et al. 2015: query of the current state, context into the attentional vector."""
 
-    kind: Literal["luong"]
+    kind: Literal["luong"] = "luong"
     attention: Annotated[AttentionConfig, default_score({"kind": "general", "scaled": True})] = Field(
         {}, validate_default=True
     )
@@ -245,7 +245,7 @@ class LuongDecoderConfig(AttentionRNNDecoderConfig):
 class RecurrentDecoderConfig(AttentionRNNDecoderConfig):
     """Recurrent decoder with free wiring of the attention; `bahdanau` and `luong` are two special cases."""
 
-    kind: Literal["recurrent"]
+    kind: Literal["recurrent"] = "recurrent"
     attention: Annotated[AttentionConfig, default_score({"kind": "general", "scaled": True})] = Field(
         {}, validate_default=True
     )

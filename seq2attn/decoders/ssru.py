@@ -56,7 +56,7 @@ class SSRUDecoderConfig(TransformerLayersConfig):
 
     Its decoding state does not grow with the translation."""
 
-    kind: Literal["ssru"]
+    kind: Literal["ssru"] = "ssru"
     position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Vectors that are added to the embeddings."""
     attention: Annotated[AttentionConfig, default_score({"kind": "multi-head"})] = Field({}, validate_default=True)

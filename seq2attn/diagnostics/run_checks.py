@@ -81,7 +81,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
     search_model, search = translator.model, translator.search
     if any(isinstance(part, DISCRETE_ALIGNMENTS) for part in model.modules()):
         model = search_model = copy.deepcopy(model).double()
-    greedy = GreedyConfig(kind="greedy", lengths=search.lengths)
+    greedy = GreedyConfig(lengths=search.lengths)
     path, texts = _texts(run, file)
     longest = max_source_length(run.load_config())
     numbered = (

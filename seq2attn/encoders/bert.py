@@ -207,7 +207,7 @@ class BertEncoderConfig(Config):
 
     rules = (_check_frozen,)
 
-    kind: Literal["bert"]
+    kind: Literal["bert"] = "bert"
     path: InputPath
     """Folder of the checkpoint; `tokenizer.source` is `wordpiece` with the same path."""
     frozen: Literal["all", "none"] | Annotated[int, Field(ge=0, strict=True)] = "none"

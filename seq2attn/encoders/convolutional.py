@@ -26,7 +26,7 @@ SQRT_HALF = 0.5**0.5
 class ConvolutionalConfig(Config):
     """Settings of the convolutional encoder and decoder."""
 
-    kind: Literal["convolutional"]
+    kind: Literal["convolutional"] = "convolutional"
     dim: PositiveInt = 512
     """Width of the convolutions; the output has the width of the embeddings."""
     layers: NumLayers = 6

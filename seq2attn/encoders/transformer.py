@@ -145,7 +145,7 @@ class TransformerConfig(TransformerLayersConfig):
 
     rules = (*TransformerLayersConfig.rules, check_kv_heads, check_distances)
 
-    kind: Literal["transformer"]
+    kind: Literal["transformer"] = "transformer"
     heads: PositiveInt = 8
     """Number of heads of the self-attention; without `head_dim` it must divide the width of the embeddings."""
     kv_heads: PositiveInt | None = None

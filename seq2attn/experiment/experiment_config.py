@@ -136,7 +136,7 @@ class ExperimentConfig(Config):
     tokenizer: TokenizersConfig
     model: ModelConfig
     training: TrainingConfig = TrainingConfig()
-    search: SearchConfig = BeamConfig(kind="beam")
+    search: SearchConfig = BeamConfig()
     """Default search of `translate` and `evaluate`."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Metrics of translations."""

@@ -194,7 +194,7 @@ class TrainingConfig(Config):
     lr_scales: dict[str, PositiveFloat] = Field({})
     """Shares of the learning rate that parts have, by the names that `train --dry-run` prints: `{encoder: 0.1}`. Of
     nested parts the innermost applies."""
-    lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig(kind="inverse-sqrt")
+    lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig()
     """The factor of the learning rate at each update."""
     ema_decay: float | None = Field(None, gt=0, lt=1)
     """Decay of an exponential moving average of the weights, such as 0.999, which is validated, saved and translated

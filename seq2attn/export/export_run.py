@@ -66,8 +66,8 @@ def export_run(
         target.check_tokenizer(source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
         lengths, options = _supported_search(engine, experiment.search)
-        greedy = GreedyConfig(kind="greedy", lengths=lengths)
-        beam = BeamConfig(kind="beam", beam_size=5, lengths=lengths)
+        greedy = GreedyConfig(lengths=lengths)
+        beam = BeamConfig(beam_size=5, lengths=lengths)
         sources = [source.encode(line)[: engine.max_source_length] for line in lines]
         searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
         report = compare_engines(NativeEngine(loaded.model), engine, sources, searches, prefix=tokenizer.line_prefix)
@@ -95,7 +95,7 @@ def _supported_search(engine: Engine, search: SearchConfig) -> tuple[LengthsConf
         return search.lengths, []
     print_warnings([f"{EngineError(engine.name, mistakes)}; verified with the default"])
     fields = [mistake.field.removeprefix("search.") for mistake in mistakes]
-    defaults = {field: attrgetter(field)(BeamConfig(kind="beam")) for field in fields}
+    defaults = {field: attrgetter(field)(BeamConfig()) for field in fields}
     options = ["--greedy"] if defaults.pop("kind", None) else []
     for field, value in defaults.items():
         options += ["--set", f"search.{field}={json.dumps(value)}"]

@@ -34,7 +34,7 @@ def _linear_warmup(at: SchedulePoint, warmup: int) -> float:
 class NoamScheduleConfig(Config):
     """dim^-0.5 * min(update^-0.5, update * warmup^-1.5): Vaswani et al. 2017, eq. 3 (set `lr: 1`)."""
 
-    kind: Literal["noam"]
+    kind: Literal["noam"] = "noam"
     dim: PositiveInt
     """The width of the model."""
     warmup_updates: Updates = "auto"
@@ -50,7 +50,7 @@ class NoamScheduleConfig(Config):
 class InverseSquareRootScheduleConfig(Config):
     """Linear warm-up to 1, then decay with the square root of the updates."""
 
-    kind: Literal["inverse-sqrt"]
+    kind: Literal["inverse-sqrt"] = "inverse-sqrt"
     warmup_updates: Updates = "auto"
     """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000; of 20 epochs if it has only a
     time."""
@@ -64,7 +64,7 @@ class InverseSquareRootScheduleConfig(Config):
 class CosineScheduleConfig(Config):
     """Linear warm-up to 1, then half a cosine down to `min_lr_factor` (Loshchilov and Hutter 2017, eq. 5)."""
 
-    kind: Literal["cosine"]
+    kind: Literal["cosine"] = "cosine"
     total_updates: Updates = "auto"
     """The update at which `min_lr_factor` is reached; auto: the last that `training.max_duration` allows,
     in epochs or updates."""
@@ -85,7 +85,7 @@ class CosineScheduleConfig(Config):
 class ConstantScheduleConfig(Config):
     """Linear warm-up to 1, then constant."""
 
-    kind: Literal["constant"]
+    kind: Literal["constant"] = "constant"
     warmup_updates: NonNegativeInt = 0
     """Updates over which the learning rate rises linearly."""
 
@@ -97,7 +97,7 @@ class ConstantScheduleConfig(Config):
 class PlateauScheduleConfig(Config):
     """Decay by a factor after `patience` validations in a row without improvement."""
 
-    kind: Literal["plateau"]
+    kind: Literal["plateau"] = "plateau"
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """The learning rate is multiplied by this at a plateau."""
     patience: PositiveInt = 2
@@ -113,7 +113,7 @@ class PlateauScheduleConfig(Config):
 class HalvingScheduleConfig(Config):
     """Constant until `start_epoch`, then halved at once and every `every_epochs` (Luong et al. 2015, section 4.1)."""
 
-    kind: Literal["halving"]
+    kind: Literal["halving"] = "halving"
     start_epoch: NonNegativeFloat = 5.0
     """Epochs before the first halving."""
     every_epochs: PositiveFloat = 1.0

@@ -45,7 +45,7 @@ class SGDConfig(Config):
 
     rules = (_check_nesterov,)
 
-    kind: Literal["sgd"]
+    kind: Literal["sgd"] = "sgd"
     lr: LearningRate = 1.0
     """Learning rate, which the schedule multiplies."""
     momentum: UnitInterval = 0.0
@@ -63,7 +63,7 @@ class SGDConfig(Config):
 class AdadeltaConfig(Config):
     """Adadelta (Zeiler 2012), the optimizer of Bahdanau et al. 2015."""
 
-    kind: Literal["adadelta"]
+    kind: Literal["adadelta"] = "adadelta"
     lr: LearningRate = 1.0
     """Learning rate, which the schedule multiplies."""
     rho: UnitInterval = 0.95

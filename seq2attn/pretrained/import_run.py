@@ -93,8 +93,8 @@ def _compare(
     """The agreement of an imported model with the original on `lines`."""
     experiment = imported.experiment
     lengths = experiment.search.lengths.model_copy(update={"min_length": 0})
-    greedy = GreedyConfig(kind="greedy", lengths=lengths)
-    beam = BeamConfig(kind="beam", patience=None, lengths=lengths)
+    greedy = GreedyConfig(lengths=lengths)
+    beam = BeamConfig(patience=None, lengths=lengths)
     longest, _ = experiment.data.filters.max_lengths  # positions of the original
     sources = [imported.source.encode(line)[:longest] for line in lines]
     searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]

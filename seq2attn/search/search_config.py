@@ -98,7 +98,7 @@ class LengthsConfig(Config):
 class GreedyConfig(Config):
     """The most likely token at every step."""
 
-    kind: Literal["greedy"]
+    kind: Literal["greedy"] = "greedy"
     no_repeat_ngram_size: NgramSize = None
     lengths: LengthsConfig = LengthsConfig()
     num_hypotheses: ClassVar[int] = 1
@@ -120,7 +120,7 @@ class BeamConfig(Config):
 
     rules = (_check_groups,)
 
-    kind: Literal["beam"]
+    kind: Literal["beam"] = "beam"
     beam_size: int = Field(5, ge=1, le=MAX_BEAM_SIZE)
     """Hypotheses that are kept at each step."""
     patience: float | None = Field(2.0, ge=1)
@@ -156,7 +156,7 @@ class BeamConfig(Config):
 class SampleConfig(Config):
     """Ancestral sampling."""
 
-    kind: Literal["sample"]
+    kind: Literal["sample"] = "sample"
     num_samples: int = Field(1, ge=1, le=MAX_BEAM_SIZE)
     """Number of samples per sentence."""
     temperature: float = Field(1.0, ge=1e-4, le=1e4)
@@ -231,16 +231,16 @@ def resolve_search(
     shared: Any = {"lengths": search.lengths, "no_repeat_ngram_size": search.no_repeat_ngram_size}
     found = search
     if mbr is not None:
-        sample = search if isinstance(search, SampleConfig) else SampleConfig(kind="sample", **shared)
+        sample = search if isinstance(search, SampleConfig) else SampleConfig(**shared)
         found = sample.model_copy(update={"num_samples": mbr, "mbr": True})
     elif greedy:
-        found = GreedyConfig(kind="greedy", **shared)
+        found = GreedyConfig(**shared)
     elif isinstance(search, BeamConfig) and beam is not None:
         if mistakes := _check_groups(beam, search.num_beam_groups):
             raise UserError(f"--beam {beam}: `search.num_beam_groups`, {search.num_beam_groups}, {mistakes[0].message}")
         found = search.model_copy(update={"beam_size": beam})
     elif beam is not None:
-        found = BeamConfig(kind="beam", beam_size=beam, **shared)
+        found = BeamConfig(beam_size=beam, **shared)
     if found.kind != search.kind:
         option = next(name for name, is_given in given.items() if is_given)
         for override in overrides:

@@ -29,7 +29,7 @@ _BYTES = {chr(byte): byte for byte in _VISIBLE} | {
 class HFTokenizerConfig(Config):
     """A given `tokenizer.json`, which is not trained."""
 
-    kind: Literal["hugging-face"]
+    kind: Literal["hugging-face"] = "hugging-face"
     path: InputPath
     """The file `tokenizer.json`."""
     tag: str | None = None

@@ -35,7 +35,7 @@ _LANGUAGE_TAG = re.compile(r">>(\S+)<<|__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3}|
 class SentencePieceTokenizerConfig(Config):
     """A given SentencePiece model, which is not trained."""
 
-    kind: Literal["sentencepiece"]
+    kind: Literal["sentencepiece"] = "sentencepiece"
     path: InputPath
     """File of the SentencePiece model."""
     vocabulary: InputPath | None = None

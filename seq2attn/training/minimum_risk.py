@@ -67,7 +67,7 @@ class MinimumRiskLoss(TrainingLoss):
         longest = max(map(len, references))
         lengths = LengthsConfig(max_length=longest + longest // 2 + 10, max_length_ratio=None)
         seed = int(torch.randint(2**62, ()))
-        search = SampleConfig(kind="sample", num_samples=self.config.num_samples, seed=seed, lengths=lengths)
+        search = SampleConfig(num_samples=self.config.num_samples, seed=seed, lengths=lengths)
         budget, prefixes = default_batch_tokens(self.model.device), [self.target.line_prefix] * len(sources)
         self.model.eval()
         samples = translate_ids(self.model, sources, search, budget=budget, prefixes=prefixes)

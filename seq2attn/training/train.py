@@ -198,7 +198,7 @@ def _check_guided_alignment(loss_module: TrainingLoss) -> None:
 
 def _check_search(model: Seq2Seq) -> None:
     """Two steps of a beam search, so that errors of a plug-in show before the first validation."""
-    search = BeamConfig(kind="beam", beam_size=2, lengths=LengthsConfig(max_length=2))
+    search = BeamConfig(beam_size=2, lengths=LengthsConfig(max_length=2))
     translate_ids(model.eval(), [[UNK], [UNK, UNK]], search, budget=8)
     model.train()
 

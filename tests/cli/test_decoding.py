@@ -131,7 +131,7 @@ def test_searches_that_an_engine_or_a_model_does_not_have(invoke: Invoke, tmp_pa
     fixed = untrained(tmp_path, CONFIG.replace("kind: luong", "kind: fixed-context"))
     error = invoke("translate", fixed.folder, "a", "--set", "search.coverage_penalty=1", code=2).err
     assert "search.coverage_penalty" in error and "the decoder `fixed-context` has none" in error
-    search = BeamConfig(kind="beam", beam_size=4, num_beam_groups=2, no_repeat_ngram_size=3, coverage_penalty=0.2)
+    search = BeamConfig(beam_size=4, num_beam_groups=2, no_repeat_ngram_size=3, coverage_penalty=0.2)
     mistakes = [mistake.field for mistake in unsupported_search(search)]
     assert mistakes == ["search.no_repeat_ngram_size", "search.coverage_penalty", "search.num_beam_groups"]
     with pytest.raises(UserError, match=r"`search.coverage_penalty`: the graphs give no attention weights"):

@@ -31,12 +31,12 @@ def test_each_method_is_compared_with_beam_search(tmp_path):
     lengths = run.load_config().search.lengths
     gnmt = lengths.model_copy(update={"length_penalty": "gnmt"})
     searches = {
-        "beam-5": BeamConfig(kind="beam", lengths=lengths),
-        "beam-10": BeamConfig(kind="beam", beam_size=10, lengths=lengths),
-        "greedy": GreedyConfig(kind="greedy", lengths=lengths),
-        "gnmt-length-penalty": BeamConfig(kind="beam", lengths=gnmt),
-        "gnmt-coverage-penalty": BeamConfig(kind="beam", coverage_penalty=0.2, lengths=gnmt),
-        "mbr-of-samples": SampleConfig(kind="sample", num_samples=50, mbr=True, lengths=lengths),
+        "beam-5": BeamConfig(lengths=lengths),
+        "beam-10": BeamConfig(beam_size=10, lengths=lengths),
+        "greedy": GreedyConfig(lengths=lengths),
+        "gnmt-length-penalty": BeamConfig(lengths=gnmt),
+        "gnmt-coverage-penalty": BeamConfig(coverage_penalty=0.2, lengths=gnmt),
+        "mbr-of-samples": SampleConfig(num_samples=50, mbr=True, lengths=lengths),
     }
     translator = load(run.folder)
     for name, search in searches.items():

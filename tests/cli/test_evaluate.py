@@ -159,7 +159,7 @@ def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
     folder = tmp_path / "evaluation"
     with ThreadPoolExecutor(1) as pool:
         with lock_directory(folder, "evaluation.lock"):
-            writer = pool.submit(write_reports, RunDirectory(tmp_path), {}, [result], BeamConfig(kind="beam"), "")
+            writer = pool.submit(write_reports, RunDirectory(tmp_path), {}, [result], BeamConfig(), "")
             assert not wait([writer], 0.3).done
         writer.result()
     assert sorted(path.name for path in folder.iterdir()) == ["evaluation.lock", "set.json", "set.txt"]
@@ -170,7 +170,7 @@ def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
 def test_translations_are_read_as_they_were_written(tmp_path: Path, lines: tuple[str, ...]) -> None:
     test, run = EvaluationSet("set", [], [[]], EvaluationConfig().build([])), RunDirectory(tmp_path)
     result = TestSetResult("set", test.digests, len(lines), (), (), 1.0, 1, lines, None, ())
-    write_reports(run, {}, [result], BeamConfig(kind="beam"), "")
+    write_reports(run, {}, [result], BeamConfig(), "")
     assert tuple(read_translations(run, test, [])[0]) == lines
 
 

@@ -128,4 +128,4 @@ def test_searches_without_terms(invoke: Invoke, run: RunDirectory, options: list
     assert said in invoke("translate", run.folder, "--glossary", "terms", *options, given=GIVEN, code=2).err
     engine = CTranslate2Engine(run.folder, (), None, 1)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no lexical constraints: use --glossary with --engine native"):
-        engine.translate([[4]], BeamConfig(kind="beam"), budget=1, phrases=[[]])
+        engine.translate([[4]], BeamConfig(), budget=1, phrases=[[]])

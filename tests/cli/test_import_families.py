@@ -69,7 +69,7 @@ def test_a_multilingual_model_translates_into_each_of_its_languages(invoke: Invo
     (tmp_path / "adapted.yaml").write_text(adapted, encoding="utf-8")
     invoke("train", "adapted.yaml")
     samples = (tmp_path / "runs/adapted/samples.txt").read_text(encoding="utf-8")
-    english = translator.translate(SOURCE[0], GreedyConfig(kind="greedy")).text[:20]  # of the run, with its tag
+    english = translator.translate(SOURCE[0], GreedyConfig()).text[:20]  # of the run, with its tag
     assert len(english) == 20 and f"translation: {english}" in samples
 
 

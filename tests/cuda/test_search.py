@@ -16,8 +16,8 @@ pytestmark = [*MARKS, pytest.mark.usefixtures("exact")]
 __all__ = ["exact"]  # a fixture
 LENGTHS = LengthsConfig(max_length=20)
 SEARCHES = {
-    "greedy": GreedyConfig(kind="greedy", lengths=LENGTHS),
-    "beam": BeamConfig(kind="beam", beam_size=4, lengths=LENGTHS),
+    "greedy": GreedyConfig(lengths=LENGTHS),
+    "beam": BeamConfig(beam_size=4, lengths=LENGTHS),
 }
 
 
@@ -55,7 +55,7 @@ def test_every_attention_can_be_captured(score, align):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_search_with_cuda_graphs_is_few_launches(precision):
     net = model("transformer", "transformer").float().eval().to(DEVICE)
-    search = BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(min_length=29, max_length=30))
+    search = BeamConfig(beam_size=4, lengths=LengthsConfig(min_length=29, max_length=30))
     counts, log_probs = [], []
     for cuda_graphs in (False, True):
         engine = NativeEngine(net, precision, cuda_graphs=cuda_graphs)

@@ -46,7 +46,7 @@ class Updates:
         run = trained(folder, "run", max_duration=["1 update"])
         experiment = load(BENCH / f"{name}.yaml", ExperimentConfig)
         config = TrainingConfig.model_validate({**experiment.training.model_dump(), **training})
-        config = config.model_copy(update={"lr_schedule": ConstantScheduleConfig(kind="constant")})
+        config = config.model_copy(update={"lr_schedule": ConstantScheduleConfig()})
         configure_cuda(DEVICE, tf32=True)
         model = build_model(experiment.model, vocabulary, vocabulary).to(DEVICE)
         optimizer = config.optimizer.build(parameter_groups(model, {}))

@@ -26,7 +26,7 @@ LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]
 
 
 def beam(**options):
-    return BeamConfig(kind="beam", lengths=LENGTHS, **options)
+    return BeamConfig(lengths=LENGTHS, **options)
 
 
 def ngrams(tokens, size):
@@ -66,9 +66,9 @@ def test_a_wide_beam_finds_the_best_without_repeated_ngrams(size):
 
 LONG = {"no_repeat_ngram_size": 1, "lengths": LengthsConfig(min_length=20, max_length=24)}
 SEARCHES = (
-    GreedyConfig(kind="greedy", **LONG),
-    BeamConfig(kind="beam", beam_size=3, **LONG),
-    SampleConfig(kind="sample", num_samples=3, **LONG),
+    GreedyConfig(**LONG),
+    BeamConfig(beam_size=3, **LONG),
+    SampleConfig(num_samples=3, **LONG),
 )
 
 
@@ -114,7 +114,7 @@ def test_a_wide_beam_finds_the_best_with_a_coverage_penalty():
     """All translations of at most two tokens, scored by forced decoding, of a model and of an ensemble."""
     nets = [spread_logits(model("gru", decoder, "dot")).float() for decoder in ("luong", "bahdanau-gru")]
     lengths = LengthsConfig(max_length=2, length_penalty="gnmt")
-    config = BeamConfig(kind="beam", beam_size=200, patience=None, coverage_penalty=2.0, lengths=lengths)
+    config = BeamConfig(beam_size=200, patience=None, coverage_penalty=2.0, lengths=lengths)
     words = [v for v in range(WORDS) if v not in (PAD, BOS, EOS)]
     paths = [(), *((a,) for a in words), *((a, b) for a in words for b in words)]
     source = [4, 5, 6]

@@ -18,7 +18,7 @@ from tests.support.models import EVERY_DECODER, REPRESENTATIVE, WORDS, model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model does not know", "ignore:.*too many tokens")
 LENGTHS = LengthsConfig(max_length=9)
-SEARCHES = GreedyConfig(kind="greedy", lengths=LENGTHS), BeamConfig(kind="beam", beam_size=3, lengths=LENGTHS)
+SEARCHES = GreedyConfig(lengths=LENGTHS), BeamConfig(beam_size=3, lengths=LENGTHS)
 SOURCES = [[4, 5, 6], [9], [7, 7, 8, 10, 4]]
 
 

@@ -69,14 +69,14 @@ def test_values_of_the_config_are_kept_with_a_warning(long_words):
 def test_noise_does_not_change_the_ratio_of_similar_tokens_and_is_reported():
     lengths = np.full((2000, 2), 10)
     lengths[:2, 1] = 41  # a thousandth is not reported
-    search = BeamConfig(kind="beam")
+    search = BeamConfig()
     resolved, notes = resolve_length_ratio(search, lengths)
     assert resolved.lengths.max_length_ratio == 3.0 and not notes
     lengths[:4, 1] = 41
     resolved, (note,) = resolve_length_ratio(search, lengths)
     assert resolved.lengths.max_length_ratio == 3.0
     assert note.startswith("warning: 4 of the 2,000") and "`max_length_ratio: 3.1`" in note
-    short = BeamConfig(kind="beam", lengths=LengthsConfig(min_length=11))
+    short = BeamConfig(lengths=LengthsConfig(min_length=11))
     _, (note,) = resolve_length_ratio(short, lengths)
     assert note.startswith("warning: 2,000 of the 2,000")
 

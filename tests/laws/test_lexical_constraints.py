@@ -68,7 +68,7 @@ def test_a_wide_beam_finds_the_best_with_all_phrases(seed, phrases):
 def test_every_translation_has_the_phrases(decoder, width):
     """Also in a narrow beam and if they fill the whole translation; without phrases it is that of a plain beam."""
     net = spread_logits(model("gru", decoder)).float()
-    config = BeamConfig(kind="beam", beam_size=width, lengths=LENGTHS)
+    config = BeamConfig(beam_size=width, lengths=LENGTHS)
     found = translate_ids(net, LINES, config, budget=1000, phrases=PHRASES)
     alone = translate_ids(net, LINES, config, budget=1, phrases=PHRASES)
     plain = translate_ids(net, LINES, config, budget=1000)

@@ -15,8 +15,8 @@ from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.models import model
 
 LENGTHS = LengthsConfig(max_length=6)
-SAMPLE = SampleConfig(kind="sample", num_samples=12, mbr=True, lengths=LENGTHS)
-BEAM = BeamConfig(kind="beam", beam_size=6, mbr=True, lengths=LENGTHS)
+SAMPLE = SampleConfig(num_samples=12, mbr=True, lengths=LENGTHS)
+BEAM = BeamConfig(beam_size=6, mbr=True, lengths=LENGTHS)
 
 
 def chrf(hypothesis, reference):

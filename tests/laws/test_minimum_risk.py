@@ -113,7 +113,7 @@ def test_candidates_are_the_reference_and_distinct_samples_without_dropout():
     assert candidates != seeded(training.sample, sources, references, seed=2)
     torch.manual_seed(1)
     seed, lengths = int(torch.randint(2**62, ())), LengthsConfig(max_length=17, max_length_ratio=None)
-    search = SampleConfig(kind="sample", num_samples=40, seed=seed, lengths=lengths)
+    search = SampleConfig(num_samples=40, seed=seed, lengths=lengths)
     drawn = translate_ids(training.model.eval(), sources, search, budget=8192)
     for ids, reference, samples in zip(candidates, references, drawn, strict=True):
         assert ids[0] == tuple(reference) and len(set(ids)) == len(ids) > 5

@@ -67,7 +67,7 @@ def test_a_search_in_bfloat16_has_the_scores_of_float32(decoder, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # a batch for each
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)  # that of later tests stays
     net = model("gru", decoder).float().eval()
-    search = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6))
+    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
     engines = NativeEngine(net), NativeEngine(net, "bfloat16")
     full, half = ([best[0].log_prob for best in e.translate([[4, 5, 6], [7]], search, budget=1)] for e in engines)
     assert half != full and half == pytest.approx(full, rel=0.05)

@@ -18,9 +18,9 @@ LINES = [[4, 5, 6], [7], [3, 4, 5, 6, 7, 8], [], [10, 9]]
 PREFIXES = [[5, 5], [], [9, 4, 3, 8], [6], [7]]
 LENGTHS = LengthsConfig(max_length=5, max_length_ratio=1.0)
 SEARCHES = {
-    "greedy": GreedyConfig(kind="greedy", lengths=LENGTHS),
-    "beam": BeamConfig(kind="beam", beam_size=3, lengths=LENGTHS),
-    "sample": SampleConfig(kind="sample", num_samples=3, temperature=2.0, top_k=6, top_p=0.9, lengths=LENGTHS),
+    "greedy": GreedyConfig(lengths=LENGTHS),
+    "beam": BeamConfig(beam_size=3, lengths=LENGTHS),
+    "sample": SampleConfig(num_samples=3, temperature=2.0, top_k=6, top_p=0.9, lengths=LENGTHS),
 }
 
 

@@ -140,11 +140,9 @@ def test_limits_are_those_of_exact_ratios():
 
 
 CONFIGS = {
-    "greedy": GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=9)),
-    "beam": BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=9)),
-    "at-least": BeamConfig(
-        kind="beam", beam_size=3, lengths=LengthsConfig(min_length=2, min_length_ratio=1.0, max_length=9)
-    ),
+    "greedy": GreedyConfig(lengths=LengthsConfig(max_length=9)),
+    "beam": BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=9)),
+    "at-least": BeamConfig(beam_size=3, lengths=LengthsConfig(min_length=2, min_length_ratio=1.0, max_length=9)),
 }
 
 
@@ -209,7 +207,7 @@ def test_parallel_batches_equal_sequential_ones():
     lines = [torch.randint(3, WORDS, (1 + i % 9,), generator=generator).tolist() for i in range(16)]
     threads = torch.get_num_threads()
     try:
-        sample = SampleConfig(kind="sample", lengths=LengthsConfig(max_length=9))  # whose batches use one generator
+        sample = SampleConfig(lengths=LengthsConfig(max_length=9))  # whose batches use one generator
         for config in (CONFIGS["greedy"], CONFIGS["beam"], sample):
             torch.set_num_threads(1)
             sequential = translate_ids(net, lines, config, budget=30)

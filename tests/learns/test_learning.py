@@ -46,7 +46,7 @@ def overfit(settings: ModelConfig) -> None:
             calm(net)
         update(objective, optimizer, batch, LR * min(1.0, (number + 1) / 10))
     assert loss.loss < MAX_LOSS * loss.num_target_tokens, f"a loss of {loss.loss:.3f} after {UPDATES} updates"
-    hypotheses = translate_ids(net, [source for source, _ in PAIRS], GreedyConfig(kind="greedy"), budget=100)
+    hypotheses = translate_ids(net, [source for source, _ in PAIRS], GreedyConfig(), budget=100)
     assert [list(best.tokens) for best, *_ in hypotheses] == [target for _, target in PAIRS]
 
 
@@ -121,7 +121,7 @@ def copy_accuracy(decoder: dict) -> tuple[float, float]:
     shares = []
     for lengths in (TRAINED, LONGER):
         sources = sentences(rng, 200, lengths)
-        hypotheses = translate_ids(net, sources, GreedyConfig(kind="greedy"), budget=4000)
+        hypotheses = translate_ids(net, sources, GreedyConfig(), budget=4000)
         copied = [list(best.tokens) == ids for (best, *_), ids in zip(hypotheses, sources, strict=True)]
         shares.append(sum(copied) / len(copied))
     return shares[0], shares[1]

@@ -93,8 +93,8 @@ def test_only_the_user_may_set_a_large_search(
 
 def test_the_largest_search_of_a_config() -> None:
     lengths = LengthsConfig(max_length=64)
-    check_size(BeamConfig(kind="beam", beam_size=1000, lengths=lengths), Path("it"), [])
-    check_size(GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=MAX_LENGTH)), Path("it"), [])
-    check_size(BeamConfig(kind="beam", beam_size=1000), Path("it"), ["search.beam_size=1000"])
+    check_size(BeamConfig(beam_size=1000, lengths=lengths), Path("it"), [])
+    check_size(GreedyConfig(lengths=LengthsConfig(max_length=MAX_LENGTH)), Path("it"), [])
+    check_size(BeamConfig(beam_size=1000), Path("it"), ["search.beam_size=1000"])
     with pytest.raises(UserError, match="1,000 hypotheses of up to 256 tokens"):
-        check_size(BeamConfig(kind="beam", beam_size=1000), Path("it"), ["data.test={}"])
+        check_size(BeamConfig(beam_size=1000), Path("it"), ["data.test={}"])

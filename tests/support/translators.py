@@ -8,7 +8,7 @@ from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.models import model, shuffled
 
 WORDS = ["a", "few", "words", "of", "which", "there", "are", "not", "many"]
-SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=12))
+SEARCH = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=12))
 DECODERS = {"fixed": "fixed-gru", "luong": "luong", "transformer": "transformer"}
 
 

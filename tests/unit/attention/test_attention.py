@@ -78,7 +78,7 @@ def test_fused_attention_is_the_formula(name, hypotheses, monkeypatch):
     monkeypatch.setattr("seq2attn.attention.dispatch.UNFUSED_MAX_SCORES", 0)
     if name in SELF_ATTENTION:
         kv_heads, positions = SELF_ATTENTION[name]
-        config = MultiHeadScoreConfig(kind="multi-head", heads=4, kv_heads=kv_heads)
+        config = MultiHeadScoreConfig(heads=4, kv_heads=kv_heads)
         score = config.build(QUERY, QUERY, **positions)
         attention = shuffled(Attention(score, projection=ValueProjection(VALUE, 8)))
     else:
@@ -163,7 +163,7 @@ def test_a_gpu_kernel_gets_grouped_heads_or_a_mask_but_not_both(monkeypatch):
     calls, attend = [], F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **o: calls.append((a, o)) or attend(*a, **o))
     with torch.device("meta"):
-        score = MultiHeadScoreConfig(kind="multi-head", heads=4, kv_heads=2).build(8, 8)
+        score = MultiHeadScoreConfig(heads=4, kv_heads=2).build(8, 8)
         attention = Attention(score, projection=ValueProjection(8, 8))
         embedded, position = torch.zeros(B, T, 8), torch.zeros(B, T, dtype=torch.long)
         memory = attention.project_memory(embedded, embedded, torch.ones(B, T, dtype=torch.bool))

@@ -107,7 +107,7 @@ def test_a_layer_that_is_skipped_is_not_trained_by_its_samples():
 
 def test_a_share_of_the_queries_has_the_expected_weights():
     torch.manual_seed(0)
-    align = ReinforceAlignmentConfig(kind="hard-reinforce", weight=0.5, expected_share=0.3).build(1).train()
+    align = ReinforceAlignmentConfig(weight=0.5, expected_share=0.3).build(1).train()
     scores = SCORES.expand(2000, 1, 1, -1)
     weights = align(scores, MASK, INFO)
     expected = masked_softmax(SCORES, MASK)

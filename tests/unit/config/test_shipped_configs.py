@@ -30,9 +30,9 @@ PUBLISHED_SIZES = {
 }
 SENTENCE_LENGTH = 25  # tokens
 SUM_OVER_TOKENS: dict[str, tuple[OptimizerConfig, float]] = {
-    "wmt14/bahdanau2015": (AdadeltaConfig(kind="adadelta"), 1.0),
-    "wmt14/luong2015-global": (SGDConfig(kind="sgd"), 5.0),
-    "iwslt15/luong": (SGDConfig(kind="sgd"), 5.0),
+    "wmt14/bahdanau2015": (AdadeltaConfig(), 1.0),
+    "wmt14/luong2015-global": (SGDConfig(), 5.0),
+    "iwslt15/luong": (SGDConfig(), 5.0),
 }
 """Optimizer and gradient norm of the authors, whose loss is a sum over the tokens of a sentence."""
 

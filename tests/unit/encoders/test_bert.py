@@ -28,7 +28,7 @@ def folder(tmp_path):
 
 def load_parts(folder, **options):
     """The tokenizer, the embedding and the encoder with the weights in `folder`."""
-    config = BertEncoderConfig(kind="bert", path=folder, **options)
+    config = BertEncoderConfig(path=folder, **options)
     embedding, encoder = config.build_embedding().eval(), config.build(7).eval()
     tokenizer = WordPieceTokenizerConfig(path=folder).train([])
     load_bert_weights(folder, embedding, encoder, tokenizer.bert_ids)
@@ -136,7 +136,7 @@ def test_a_vocabulary_larger_than_the_embeddings(folder):
 
 
 def test_a_config_with_an_architecture_needs_no_folder_until_weights_are_loaded(folder, tmp_path):
-    config = BertEncoderConfig(kind="bert", path=folder, frozen=1)
+    config = BertEncoderConfig(path=folder, frozen=1)
     shutil.rmtree(folder)
     again = BertEncoderConfig.model_validate(json.loads(config.model_dump_json()))
     assert again == config

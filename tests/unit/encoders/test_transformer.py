@@ -67,7 +67,7 @@ def test_the_order_of_the_tokens_matters(kind):
 def test_relative_scores_are_their_formula(kv_heads):
     """Shaw et al. 2018, eq. 4: each key has a vector for its distance from the query."""
     most, x = 2, rand(3, TOKENS, DIM)
-    config = MultiHeadScoreConfig(kind="multi-head", heads=HEADS, kv_heads=kv_heads)
+    config = MultiHeadScoreConfig(heads=HEADS, kv_heads=kv_heads)
     score = shuffled(config.build(DIM, DIM, max_distance=most))
     q, k = (project(x, POSITIONS) for project in (score.project_query, score.project_key))
     scores = score(q, k, QueryInfo(x, POSITIONS))

@@ -56,7 +56,7 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "odd width": {"embeddings": {"dim": 15}, "both": {"heads": 3}, "score": {"heads": 3}},
 }
 QUICK = {"one of each", "relative positions", "groups of different sizes", "of t5", "modern", "odd width"}
-GREEDY = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length_ratio=1.5))
+GREEDY = GreedyConfig(lengths=LengthsConfig(max_length_ratio=1.5))
 Engines = tuple[NativeEngine, CTranslate2Engine]
 
 
@@ -145,10 +145,10 @@ def test_probabilities_and_greedy_translations_are_the_same(name: str, tmp_path:
     "search",
     [
         GREEDY,
-        pytest.param(GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=6)), marks=pytest.mark.slow),
-        GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=5)),  # the longest prefix
-        pytest.param(BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=9)), marks=pytest.mark.slow),
-        BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=4)),  # below the longest prefix
+        pytest.param(GreedyConfig(lengths=LengthsConfig(max_length=6)), marks=pytest.mark.slow),
+        GreedyConfig(lengths=LengthsConfig(max_length=5)),  # the longest prefix
+        pytest.param(BeamConfig(beam_size=4, lengths=LengthsConfig(max_length=9)), marks=pytest.mark.slow),
+        BeamConfig(beam_size=4, lengths=LengthsConfig(max_length=4)),  # below the longest prefix
     ],
 )
 def test_translations_begin_with_their_prefix(plain: Engines, search: SearchConfig) -> None:
@@ -168,7 +168,7 @@ def test_all_finished_hypotheses_are_ranked_by_the_length_penalty(tmp_path: Path
     with torch.no_grad():
         model.output_projection.bias[EOS] += 3  # hypotheses of different lengths
     native, exported = NativeEngine(model), export(config, model, tmp_path / "model")
-    search = BeamConfig(kind="beam", beam_size=3, patience=4.0, lengths=LengthsConfig(**lengths, max_length=12))
+    search = BeamConfig(beam_size=3, patience=4.0, lengths=LengthsConfig(**lengths, max_length=12))
     penalty, num_other = search.lengths.build_penalty(), 0
     prefixes = [[], [5], [5, 9, 17]] * 6
     output = exported.translate(SOURCES, search, budget=400, prefixes=prefixes)
@@ -196,7 +196,7 @@ def test_beams_are_the_same(tmp_path: Path, penalty: str) -> None:
         model.output_projection.weight.mul_(5)
         model.output_projection.bias[EOS] -= 50
     lengths = LengthsConfig(length_penalty=penalty, alpha=0.7, max_length_ratio=0.5, max_length=14)
-    search = BeamConfig(kind="beam", beam_size=4, lengths=lengths)
+    search = BeamConfig(beam_size=4, lengths=lengths)
     native, exported = NativeEngine(model), export(config, model, tmp_path / "model")
     ours = [{one.tokens for one in hypotheses} for hypotheses in native.translate(SOURCES, search, budget=1)]
     assert len({len(tokens) for beam in ours for tokens in beam}) > 3  # each as long as its limit
@@ -207,15 +207,15 @@ def test_beams_are_the_same(tmp_path: Path, penalty: str) -> None:
 @pytest.mark.parametrize(("penalty", "max_length"), [("none", 2), ("average", 9), ("gnmt", 256)])
 def test_beams_have_different_hypotheses_within_the_limits(plain: Engines, penalty: str, max_length: int) -> None:
     lengths = LengthsConfig(length_penalty=penalty, alpha=0.7, max_length_ratio=0.5, max_length=max_length)
-    for beam in check_scores(plain, BeamConfig(kind="beam", beam_size=4, lengths=lengths)):
+    for beam in check_scores(plain, BeamConfig(beam_size=4, lengths=lengths)):
         assert 1 <= len(beam) == len({*beam}) <= 4
 
 
 def test_a_batch_has_sentences_with_different_limits(plain: Engines) -> None:
     sources, prefixes = random_ids(60, 1, 30), [[5] * (number % 3) for number in range(60)]
     for search in (
-        GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length_ratio=0.3, max_length=16)),
-        BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length_ratio=0.3, max_length=16)),
+        GreedyConfig(lengths=LengthsConfig(max_length_ratio=0.3, max_length=16)),
+        BeamConfig(beam_size=3, lengths=LengthsConfig(max_length_ratio=0.3, max_length=16)),
     ):
         together = plain[1].translate(sources, search, budget=4096, prefixes=prefixes)
         apart = plain[1].translate(sources, search, budget=1, prefixes=prefixes)
@@ -225,7 +225,7 @@ def test_a_batch_has_sentences_with_different_limits(plain: Engines) -> None:
 
 def test_batches_and_threads_do_not_change_translations(plain: Engines) -> None:
     engine = plain[1]
-    search = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=10))
+    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=10))
 
     def translate(engine: CTranslate2Engine, budget: int) -> list[list[Sequence[int]]]:
         output = engine.translate(SOURCES, search, budget=budget)
@@ -260,10 +260,10 @@ def test_int8_weights_have_7_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("search", "key"),
     [
-        (SampleConfig(kind="sample"), "search.kind"),
-        (GreedyConfig(kind="greedy", lengths=LengthsConfig(min_length=1)), "search.lengths.min_length"),
-        (BeamConfig(kind="beam", lengths=LengthsConfig(min_length_ratio=0.1)), "search.lengths.min_length_ratio"),
-        (GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=2049)), "search.lengths.max_length"),
+        (SampleConfig(), "search.kind"),
+        (GreedyConfig(lengths=LengthsConfig(min_length=1)), "search.lengths.min_length"),
+        (BeamConfig(lengths=LengthsConfig(min_length_ratio=0.1)), "search.lengths.min_length_ratio"),
+        (GreedyConfig(lengths=LengthsConfig(max_length=2049)), "search.lengths.max_length"),
     ],
 )
 def test_an_unsupported_search_is_refused(plain: Engines, search: SearchConfig, key: str) -> None:

@@ -42,9 +42,9 @@ MODELS: list[Parts] = [
 """Each encoder, each decoder, each alignment, and a score of each kind."""
 LENGTHS = LengthsConfig(max_length=12, min_length=2)
 SEARCHES: list[SearchConfig] = [
-    GreedyConfig(kind="greedy", lengths=LENGTHS),
-    BeamConfig(kind="beam", beam_size=4, lengths=LENGTHS),
-    SampleConfig(kind="sample", num_samples=3, seed=5, lengths=LENGTHS),
+    GreedyConfig(lengths=LENGTHS),
+    BeamConfig(beam_size=4, lengths=LENGTHS),
+    SampleConfig(num_samples=3, seed=5, lengths=LENGTHS),
 ]
 
 

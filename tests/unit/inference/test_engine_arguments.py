@@ -28,11 +28,11 @@ LENGTHS = LengthsConfig(max_length=16)
 
 
 def greedy(**changes: Any) -> SearchConfig:
-    return GreedyConfig(kind="greedy", **{"lengths": LENGTHS, **changes})
+    return GreedyConfig(**{"lengths": LENGTHS, **changes})
 
 
 def beam(**changes: Any) -> SearchConfig:
-    return BeamConfig(kind="beam", **{"beam_size": 4, "lengths": LENGTHS, **changes})
+    return BeamConfig(**{"beam_size": 4, "lengths": LENGTHS, **changes})
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -45,7 +45,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "length_penalty": {"search": beam(lengths=LengthsConfig(max_length=16, length_penalty="gnmt", alpha=3.0))},
     "num_beam_groups": {"search": beam(num_beam_groups=2, diversity_penalty=3.0)},
     "phrases": {"search": beam(), "phrases": [[], [[12, 13]], [], [[6], [20]], [], [[9]]]},
-    "seed": {"search": SampleConfig(kind="sample", seed=3, lengths=LENGTHS)},
+    "seed": {"search": SampleConfig(seed=3, lengths=LENGTHS)},
     "min_length": {"search": greedy(lengths=LengthsConfig(max_length=16, min_length=3))},
     "min_length_ratio": {"search": greedy(lengths=LengthsConfig(max_length=16, min_length_ratio=0.5))},
     "coverage_penalty": {"search": beam(coverage_penalty=5.0)},

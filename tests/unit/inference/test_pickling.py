@@ -24,7 +24,7 @@ from tests.support.marks import slow_but
 from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained
 
 LINES = ["a few words", "not many words unknown", "", "many of a few"]
-SEARCH = BeamConfig(kind="beam", beam_size=4, lengths=LengthsConfig(max_length=7))
+SEARCH = BeamConfig(beam_size=4, lengths=LengthsConfig(max_length=7))
 Copy = Callable[[Translator], Translator]
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*the translation has the maximum length", "ignore:the model does not know"
@@ -74,7 +74,7 @@ def test_a_copy_gives_the_same(home: Path, name: str, way: str, monkeypatch: pyt
     assert translations(duplicate) == changed
     assert duplicate.search == SEARCH and duplicate.max_batch_tokens == 9
     assert duplicate.replace_unk == (name == "gru")
-    duplicate.search = BeamConfig(kind="beam", beam_size=1)
+    duplicate.search = BeamConfig(beam_size=1)
     assert translations(translator) == changed  # which is another object
 
 

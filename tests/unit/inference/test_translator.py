@@ -19,7 +19,7 @@ from tests.support.translators import DECODERS, SEARCH, WORDS, translator
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model does not know", "ignore:.*too many tokens")
 LINES = ["a few words", "", "not many", "  ", " ".join(WORDS * 3), "many many words", "unknown", "a few words"]
-GREEDY = GreedyConfig(kind="greedy")
+GREEDY = GreedyConfig()
 
 
 @pytest.mark.parametrize("kind", DECODERS)
@@ -55,7 +55,7 @@ def test_samples_of_equal_lines_differ_between_windows_and_follow_the_seed() -> 
     one, lines = translator(), ["a few words"] * 6
 
     def sample(seed: int, window: int) -> list[tuple[str, ...]]:
-        search = SampleConfig(kind="sample", seed=seed, lengths=LengthsConfig(max_length=9))
+        search = SampleConfig(seed=seed, lengths=LengthsConfig(max_length=9))
         return [each.tokens for each in one.translate_iterable(lines, search, window=window)]
 
     first, second = sample(1, 2), sample(2, 2)
@@ -63,7 +63,7 @@ def test_samples_of_equal_lines_differ_between_windows_and_follow_the_seed() -> 
 
 
 def test_an_empty_line_has_an_empty_translation() -> None:
-    for search in (SEARCH, GREEDY, SampleConfig(kind="sample", num_samples=2)):
+    for search in (SEARCH, GREEDY, SampleConfig(num_samples=2)):
         for one in translator().translate(["", " \t "], search, attention=True):
             assert (one.text, one.tokens, one.alternatives, one.cross_attention) == ("", (), (), None)
 
@@ -76,7 +76,7 @@ def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
     assert len(expected.alternatives) == 4
     two = one.translate("a few words", beam_size=5, num_hypotheses=2)
     assert (two.text, two.alternatives) == (expected.text, expected.alternatives[:1])
-    samples = SampleConfig(kind="sample", num_samples=2)
+    samples = SampleConfig(num_samples=2)
     assert len(one.translate("a few words", samples, num_hypotheses=2).alternatives) == 1
     beam = r"--beam {0}, .*beam_size={0}"
     for search, count, fix in ((SEARCH, 4, beam), (GREEDY, 2, beam), (samples, 3, r"--set search\.num_samples={}")):
@@ -156,13 +156,13 @@ def test_models_without_attention_have_no_weights() -> None:
 
 def test_search_options_keep_the_lengths() -> None:
     lengths = LengthsConfig(max_length=7)
-    search = SampleConfig(kind="sample", temperature=0.5, lengths=lengths)
+    search = SampleConfig(temperature=0.5, lengths=lengths)
     assert resolve_search(search, beam=None) is search
     assert resolve_search(search, beam=None, mbr=9) == search.model_copy(update={"num_samples": 9, "mbr": True})
-    assert resolve_search(search, beam=2) == BeamConfig(kind="beam", beam_size=2, lengths=lengths)
-    beam, wider = (BeamConfig(kind="beam", beam_size=size, patience=1.0, lengths=lengths) for size in (5, 7))
+    assert resolve_search(search, beam=2) == BeamConfig(beam_size=2, lengths=lengths)
+    beam, wider = (BeamConfig(beam_size=size, patience=1.0, lengths=lengths) for size in (5, 7))
     assert resolve_search(beam, beam=7) == wider
-    assert resolve_search(search, beam=None, greedy=True) == GreedyConfig(kind="greedy", lengths=lengths)
+    assert resolve_search(search, beam=None, greedy=True) == GreedyConfig(lengths=lengths)
 
 
 @pytest.mark.parametrize(

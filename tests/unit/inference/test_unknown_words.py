@@ -24,7 +24,7 @@ from tests.support.searches import spread_logits
 
 KNOWN = ["north sun , moon star west day"]
 LINES = ["Ann sun Bob, moon", "Eve sun Dan, moon", "", "star Zoe", "sun", "Dan"]
-SEARCH = BeamConfig(kind="beam", beam_size=3, lengths=LengthsConfig(max_length=6, min_length=3))
+SEARCH = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6, min_length=3))
 
 
 def translator(decoder: str, source: Tokenizer, limit: int = 99) -> Translator:
@@ -88,7 +88,7 @@ def test_parts_of_a_long_line_have_their_own_words(tagged: bool, reverse: bool) 
 @pytest.mark.filterwarnings("ignore")
 def test_minimum_bayes_risk_compares_the_texts_with_source_words() -> None:
     one = translator("luong", WordTokenizerConfig().train(KNOWN))
-    search = SampleConfig(kind="sample", num_samples=9, lengths=SEARCH.lengths)
+    search = SampleConfig(num_samples=9, lengths=SEARCH.lengths)
     plain = one.translate("Ann sun Bob moon", search)
     texts = [each.text for each in (plain, *plain.alternatives)]
     best = one.translate("Ann sun Bob moon", search.model_copy(update={"mbr": True}))

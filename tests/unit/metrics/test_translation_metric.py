@@ -113,7 +113,7 @@ def test_beside_punctuation_the_mark_is_a_token_too():
 
 def test_unknown_words_are_not_similar_letter_by_letter():
     """The same order by minimum Bayes risk as with a word of one letter."""
-    search = SampleConfig(kind="sample", num_samples=9, mbr=True)
+    search = SampleConfig(num_samples=9, mbr=True)
     ranked = []
     for word in ("<unk>", LETTER):
         texts = sentences(4, word, 9)

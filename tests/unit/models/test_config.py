@@ -150,4 +150,4 @@ def test_components_check_their_heads():
     with pytest.raises(ValueError, match="heads do not divide the width"):
         AttentionConfig.model_validate({"score": {"kind": "additive", "dim": 6, "heads": 3}}).build(8, 8, 8)
     with pytest.raises(ValueError, match="rotary positions need heads of an even width"):
-        MultiHeadScoreConfig(kind="multi-head", heads=3).build(9, 9, rotary=True)
+        MultiHeadScoreConfig(heads=3).build(9, 9, rotary=True)

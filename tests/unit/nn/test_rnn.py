@@ -81,7 +81,7 @@ def test_the_bridge_projects_the_top_layer_for_each_layer(encoder_parts, kind):
             rows = slice(layer * DIM, (layer + 1) * DIM)
             expected = torch.tanh(top @ projection.weight[rows].T + projection.bias[rows])
             torch.testing.assert_close(part[:, layer], expected)
-    decoder = FixedContextDecoder(FixedContextDecoderConfig(kind="fixed-context", cell=kind, dim=DIM), TOKEN, final_dim)
+    decoder = FixedContextDecoder(FixedContextDecoderConfig(cell=kind, dim=DIM), TOKEN, final_dim)
     (memory,), _ = decoder.double().init_state(EncoderOutput(final[0], final[0], final[0], final))
     torch.testing.assert_close(memory.values[:, 0, 0], final[0][:, -1])
 

@@ -115,7 +115,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     inputs = {key: tokenizer(list(SOURCE), return_tensors="pt", padding=True)[key] for key in INPUTS}
     lengths = translator.search.lengths
     assert isinstance(translator.search, BeamConfig) and lengths.alpha == 0  # so that a tag's probability is no matter
-    greedy = GreedyConfig(kind="greedy", lengths=lengths)
+    greedy = GreedyConfig(lengths=lengths)
     names: list[str] = tokenizer.convert_ids_to_tokens(range(original.config.vocab_size))
     names = ["<bos>" if name == "<s>" else name for name in names]
     for language in (first, second):

@@ -95,7 +95,7 @@ def test_an_update_on_the_translations_of_an_import_keeps_them(
     import_run(Path("hf"), Path("run"), options, verify_with=sentence)
     output = capsys.readouterr().err
     translator = Translator.load("run", "cpu")
-    greedy = GreedyConfig(kind="greedy", lengths=LengthsConfig(max_length=12))
+    greedy = GreedyConfig(lengths=LengthsConfig(max_length=12))
     translations = [one.text for one in translator.translate(list(SOURCE), greedy)]
     texts = [one or other for one, other in zip(translations, TARGET, strict=True)]  # random weights may write nothing
     Path("text.en").write_text("\n".join(texts) + "\n", encoding="utf-8")

@@ -72,7 +72,7 @@ def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> N
     expected = model.output_projection(model(ids, sequences, target_ids).hidden)
     torch.testing.assert_close(theirs(**batch, decoder_input_ids=target_ids).logits, expected, rtol=1e-4, atol=1e-4)
 
-    greedy = GreedyConfig(kind="greedy", no_repeat_ngram_size=1, lengths=run.load_config().search.lengths)
+    greedy = GreedyConfig(no_repeat_ngram_size=1, lengths=run.load_config().search.lengths)
     ours = Translator.load(run.folder, "cpu").translate(lines, greedy)
     output = theirs.generate(**batch, num_beams=1)
     texts = [" ".join(text.split()) for text in encode.batch_decode(output, skip_special_tokens=True)]

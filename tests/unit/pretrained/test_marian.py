@@ -60,8 +60,8 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     inputs = tokenizer([tag + line for line in SOURCE], return_tensors="pt", padding=True)
     translator = Translator.load(tmp_path / "run", "cpu")
     lengths = LengthsConfig(alpha=0.8, max_length=18, max_length_ratio=None, source_language="de")
-    assert translator.search == BeamConfig(kind="beam", beam_size=3, lengths=lengths)
-    greedy = GreedyConfig(kind="greedy", lengths=lengths)
+    assert translator.search == BeamConfig(beam_size=3, lengths=lengths)
+    greedy = GreedyConfig(lengths=lengths)
     for search, beam in ((None, {"early_stopping": "never"}), (greedy, {"num_beams": 1})):
         output = theirs.generate(**inputs, **beam, max_length=20, renormalize_logits=True, bad_words_ids=[[pad]])
         for ours, ids in zip(translator.translate(list(SOURCE), search), output.tolist(), strict=True):

@@ -47,16 +47,14 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     tokenizer = T5Tokenizer.from_pretrained(tmp_path / "hf")
     inputs = tokenizer([prefix + line for line in SOURCE], return_tensors="pt", padding=True)
     translator = Translator.load(tmp_path / "run", "cpu")
-    assert (translator.search == BeamConfig(kind="beam", beam_size=3, lengths=LENGTHS)) == (
-        "target_language" in options
-    )
+    assert (translator.search == BeamConfig(beam_size=3, lengths=LENGTHS)) == ("target_language" in options)
     layers = [*translator.model.encoder.modules(), *translator.model.decoder.modules()]
     assert {one.p for one in layers if isinstance(one, torch.nn.Dropout)} == {theirs.config.dropout_rate}
     names = tokenizer.convert_ids_to_tokens(range(len(tokenizer))) + [
         f"<unused{len(tokenizer) + i}>" for i in range(NUM_UNUSED)
     ]
     output = theirs.generate(**inputs, max_length=20, forced_eos_token_id=1, bad_words_ids=[[0]])
-    greedy = translator.translate(list(SOURCE), GreedyConfig(kind="greedy", lengths=LENGTHS))
+    greedy = translator.translate(list(SOURCE), GreedyConfig(lengths=LENGTHS))
     for ours, ids in zip(greedy, output.tolist(), strict=True):
         assert list(ours.tokens) == [names[id] for id in ids[1:] if id > 1]
 

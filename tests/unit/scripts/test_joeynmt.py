@@ -71,7 +71,7 @@ esac
     half = [one if place % 2 else "x" for place, one in enumerate(test.references[0])]
     scores = tuple(test.metrics.scores(half, test.references))
     result = TestSetResult("test", test.digests, len(half), scores, (), 1.0, 1, tuple(half), None, ())
-    write_reports(run, run.weights_origin(), [result], BeamConfig(kind="beam"), "")
+    write_reports(run, run.weights_origin(), [result], BeamConfig(), "")
     ((label, name, ours, theirs, p),) = joeynmt.compare(run, str(program))
     expected = [corpus_bleu(lines, test.references).score for lines in (half, test.sources)]
     assert [label, name, ours, theirs] == [f"{corpus.name}/run", "test", *(f"{bleu:.2f}" for bleu in expected)]

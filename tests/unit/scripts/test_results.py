@@ -30,7 +30,7 @@ def test_runs_of_one_name_have_their_own_scores(
     monkeypatch.setattr(sys, "argv", ["results.py", *(str(run.folder) for run in runs.values())])
     for beam_sizes in ((5, 5), (5, 4)):
         for (name, run), beam_size in zip(runs.items(), beam_sizes, strict=True):
-            search = BeamConfig(kind="beam", beam_size=beam_size)
+            search = BeamConfig(beam_size=beam_size)
             write_reports(run, run.weights_origin(), [result_of(names[name])], search, "")
         results.main()
         out = capsys.readouterr().out
@@ -49,12 +49,12 @@ def test_runs_of_one_name_have_their_own_scores(
 
 def test_scores_of_other_weights_do_not_count(tmp_path: Path) -> None:
     run = untrained(tmp_path)
-    write_reports(run, {**run.weights_origin(), "updates": 9}, [result_of(1.0)], BeamConfig(kind="beam"), "")
+    write_reports(run, {**run.weights_origin(), "updates": 9}, [result_of(1.0)], BeamConfig(), "")
     with pytest.raises(SystemExit, match="run: no BLEU of the weights that it has now: seq2attn evaluate"):
         results.reports_of(run.folder)
     other = replace(result_of(2.0), name="other")  # `evaluate RUN` does not repeat a set that the config does not have
-    write_reports(run, run.weights_origin(), [other], BeamConfig(kind="beam"), "")
+    write_reports(run, run.weights_origin(), [other], BeamConfig(), "")
     assert [*results.reports_of(run.folder)] == ["other"]
     without = replace(result_of(3.0), name="more", scores=(Score("chrF2", 3.0, "a signature"),))
-    write_reports(run, run.weights_origin(), [without], BeamConfig(kind="beam"), "")
+    write_reports(run, run.weights_origin(), [without], BeamConfig(), "")
     assert [*results.reports_of(run.folder)] == ["other"]

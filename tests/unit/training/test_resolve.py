@@ -114,7 +114,7 @@ def test_automatic_values_are_logged_and_configured_ones_kept():
         "batch: 1,024 tokens, by the size of the corpus",
         f"warm-up: {updates // 10} updates, a tenth of about {updates:,}",
     ]
-    schedule = InverseSquareRootScheduleConfig(kind="inverse-sqrt", warmup_updates=33)
+    schedule = InverseSquareRootScheduleConfig(warmup_updates=33)
     config = TrainingConfig(batch=BatchConfig(tokens=700), lr_schedule=schedule)
     assert resolve_training(config, lengths, ALONE, TrainState()) == (config, [])
 
@@ -244,7 +244,7 @@ def test_a_warm_up_is_compared_with_a_time_limit_by_the_speed(warmup, max_durati
     """50 updates in 100 seconds are 1,800 in an hour."""
     state = TrainState(update=50, updates_in_epoch=50, updates_per_epoch=1_000, seconds=100.0)
     limits = tuple(Duration(float(number), unit) for number, unit in max_duration)
-    schedule = NoamScheduleConfig(kind="noam", dim=8, warmup_updates=warmup)
+    schedule = NoamScheduleConfig(dim=8, warmup_updates=warmup)
     warning = time_limit_warning(TrainingConfig(lr_schedule=schedule, max_duration=limits), state)
     assert warning is None if expected is None else expected in warning
 
