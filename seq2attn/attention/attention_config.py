@@ -25,7 +25,7 @@ from seq2attn.attention.scores import (
     GeneralScoreConfig,
     MultiHeadScoreConfig,
 )
-from seq2attn.config.base import Config, ValidationContext
+from seq2attn.config.base import Config
 from seq2attn.config.plugin import Pluggable
 
 ScoreFunctionConfig = Annotated[
@@ -93,8 +93,6 @@ def default_score(score: Mapping[str, Any], *shared: str) -> BeforeValidator:
     def with_score(attention: Any, info: ValidationInfo) -> Any:
         if not isinstance(attention, Mapping) or "score" in attention:
             return attention
-        if isinstance(info.context, ValidationContext):
-            info.context.models[id(attention)] = AttentionConfig
         return {**attention, "score": {**score, **{name: info.data[name] for name in shared if name in info.data}}}
 
     return BeforeValidator(with_score)

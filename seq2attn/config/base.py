@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os.path
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin
@@ -18,20 +17,11 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     ValidationInfo,
-    create_model,
     model_validator,
 )
 from pydantic.fields import FieldInfo
 
 from seq2attn.config.hints import suggest
-
-
-@dataclass
-class ValidationContext:
-    """Context of a validation of YAML."""
-
-    check_files: bool = False  # an input file that does not exist is an error
-    models: dict[int, type[Config]] = field(default_factory=dict)  # the class of each mapping, by its id
 
 
 class PathString(str):
@@ -52,11 +42,15 @@ class PathString(str):
         return value
 
 
+CHECK_FILES = "check files"
+"""Context of a validation in which an input file that does not exist is an error."""
+
+
 def _resolve_path(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, str | Path):
         return value
     folder = value.folder if isinstance(value, PathString) else Path.cwd()
-    check_files = isinstance(info.context, ValidationContext) and info.context.check_files
+    check_files = info.context is CHECK_FILES
     path = Path(os.path.abspath(folder / _expand_user(value)))  # noqa: PTH100  # keeps links
     try:
         resolved = path.resolve()
@@ -143,20 +137,10 @@ class Config(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_input(cls, data: Any, info: ValidationInfo) -> Any:
-        models = info.context.models if isinstance(info.context, ValidationContext) else {}
-        models[id(data)] = cls
+    def _check_input(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        changes: dict[str, Any] = {}
-        for name, field_info in cls.model_fields.items():
-            value, kind = data.get(name), getattr(field_info.default, "kind", None)
-            if isinstance(value, bool) and _is_number(field_info):  # pydantic takes true for 1
-                changes[name] = "a truth value"  # an error about a text in the place of a number
-            elif kind and isinstance(value, Mapping) and "kind" not in value:
-                changes[name] = {"kind": kind, **value}
-                models[id(value)] = type(field_info.default)
-        return {**data, **changes} if changes else data
+        return {name: complete(cls.model_fields.get(name), value) for name, value in data.items()}
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
@@ -165,19 +149,31 @@ class Config(BaseModel):
         return self
 
 
-def _is_number(field: FieldInfo) -> bool:
-    """True for a field of numbers, but not of truth values or text too."""
-    types = _member_types(field.annotation)
-    return bool(types & {int, float}) and not types & {bool, str}
+def complete(field: FieldInfo | None, value: Any) -> Any:
+    """A value in YAML with the kind of the default if it has none; as text if it is a boolean in place of a number."""
+    if field is None:
+        return value
+    types = {*members(field.annotation)}
+    if isinstance(value, bool) and types & {int, float} and not types & {bool, str}:
+        return str(value)  # pydantic takes true for 1, but refuses its text
+    if isinstance(value, Mapping) and "kind" not in value and (kind := default_kind(field)):
+        return {"kind": kind, **value}
+    return value
 
 
-def _member_types(annotation: Any) -> set[Any]:
-    """The types of a field, without those of the items of its lists and mappings."""
+def default_kind(field: FieldInfo) -> str | None:
+    """The kind of the default of a component; None without one."""
+    default = dict(field.default) if isinstance(field.default, Config) else {}
+    return default.get("kind")
+
+
+def members(annotation: Any) -> list[Any]:
+    """The types that a value may have, those of a union one by one, without those of items of lists and mappings."""
     if get_origin(annotation) is Annotated:
-        return _member_types(get_args(annotation)[0])
+        return members(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        return {one for member in get_args(annotation) for one in _member_types(member)}
-    return {annotation}
+        return [member for part in get_args(annotation) for member in members(part)]
+    return [annotation]
 
 
 def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldError]:
@@ -195,7 +191,11 @@ def valid_fields(model: type[Config], data: Any, error: ValidationError) -> dict
     invalid = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
     if not invalid or not isinstance(data, Mapping):
         return {}
-    valid = {name: field for name, field in model.model_fields.items() if name not in invalid}
-    part: Any = create_model(model.__name__, __base__=Config, **{n: (f.annotation, f) for n, f in valid.items()})  # type: ignore[call-overload]
-    values = {name: data[name] for name in valid if name in data}
-    return dict(part.model_validate(values))
+    values: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        if name in data and name not in invalid:
+            adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, field])
+            values[name] = adapter.validate_python(complete(field, data[name]))
+        elif name not in invalid:
+            values[name] = field.get_default(call_default_factory=True)
+    return values

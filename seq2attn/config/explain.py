@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from seq2attn.config.base import Config, FieldError, FieldErrors, ValidationContext, check_rules, valid_fields
+from seq2attn.config.base import CHECK_FILES, Config, FieldError, FieldErrors, check_rules, valid_fields
 from seq2attn.config.hints import OUR_KEYS, look_alike, suggest, suggest_or_list
+from seq2attn.config.kinds import key_type
 from seq2attn.config.yaml_tree import MAX_SHOWN, MISSING, Diagnostic, Names, YAMLTree, child
 
 C = TypeVar("C", bound=Config)
@@ -39,9 +40,8 @@ def validate(model: type[C], tree: YAMLTree, *, check_files: bool = False) -> tu
 
     Only as many errors are explained as are shown.
     """
-    context = ValidationContext(check_files)
     try:
-        return model.model_validate(tree.data, context=context), [], 0
+        return model.model_validate(tree.data, context=CHECK_FILES if check_files else None), [], 0
     except ValidationError as error:
         errors, diagnostics, mismatches = place_errors(error, tree), list[Diagnostic](), dict[Names, list[str]]()
         for placed in errors[:MAX_SHOWN]:
@@ -50,7 +50,7 @@ def validate(model: type[C], tree: YAMLTree, *, check_files: bool = False) -> tu
             elif expected := _expected(placed, tree):
                 mismatches.setdefault(placed.names, []).append(expected)
             else:
-                diagnostics.append(_other(placed, model, tree, context))
+                diagnostics.append(_other(placed, model, tree))
         diagnostics += [_mismatch(names, expected, model, tree) for names, expected in mismatches.items()]
         for field_error in check_rules(model.rules, valid_fields(model, tree.data, error)):
             diagnostics += _across((), field_error, tree)
@@ -106,12 +106,13 @@ def _across(names: Names, error: Exception, tree: YAMLTree) -> list[Diagnostic]:
     return [tree.diagnostic(names, f"`{'.'.join(names)}`: {message}" if names else message)]
 
 
-def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: ValidationContext) -> Diagnostic:
+def _other(placed: PlacedError, model: type[Config], tree: YAMLTree) -> Diagnostic:
     """Diagnostic of an unknown or missing key, a wrong kind, or any other error with pydantic's message."""
     names, detail, key = placed.names, placed.detail, ".".join(placed.names)
     match detail["type"]:
         case "extra_forbidden":
-            hint = _hint_of_key(names, context.models.get(id(tree.find(names[:-1])[1])))
+            owner = key_type(model, tree.data, names[:-1]).config_class(tree.find(names[:-1])[1])
+            hint = _hint_of_key(names, owner)
             return tree.diagnostic(names, f"unknown key `{key}`{hint}", at_key=True)
         case "missing":
             return tree.diagnostic(names, f"`{key}` is missing")
@@ -120,7 +121,7 @@ def _other(placed: PlacedError, model: type[Config], tree: YAMLTree, context: Va
         case "union_tag_invalid":
             kind = detail["ctx"]["tag"]
             plugin_hint = "; a plug-in is written `package.module:Class`"
-            hint = plugin_hint if "." in kind else suggest_or_list(kind, _expected_kinds(detail))
+            hint = plugin_hint if "." in kind else suggest_or_list(kind, _kinds(names, model, tree))
             return tree.diagnostic((*names, "kind"), f"`{key}` has no kind `{kind}`{hint}")
         case "too_short" if detail["ctx"]["min_length"] == 1:
             return tree.diagnostic(names, f"`{key}` is empty; give at least one")
@@ -145,23 +146,8 @@ def _hint_of_key(names: Names, owner: type[Config] | None) -> str:
     return look_alike(name) or suggest_or_list(name, fields)
 
 
-def _expected_kinds(detail: ErrorDetails) -> list[str]:
-    return re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
-
-
 def _kinds(names: Names, model: type[Config], tree: YAMLTree) -> list[str]:
-    """The valid kinds of the component at `names`: those that the error of an invalid kind lists."""
-    above = tree.find(names[:-1])[1]
-    key: Any = int(names[-1]) if isinstance(above, list) else names[-1]
-    before, above[key] = above[key], {"kind": ""}
-    try:
-        model.model_validate(tree.data)
-    except ValidationError as error:
-        errors = (one.detail for one in place_errors(error, tree) if one.names == names)
-        return [kind for detail in errors if detail["type"] == "union_tag_invalid" for kind in _expected_kinds(detail)]
-    finally:
-        above[key] = before
-    return []
+    return list(key_type(model, tree.data, names).kinds)
 
 
 def _expected(placed: PlacedError, tree: YAMLTree) -> str | None:

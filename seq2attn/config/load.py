@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from seq2attn.config.base import Config, FieldError, PathString
-from seq2attn.config.explain import locate, place_errors, validate
+from seq2attn.config.explain import locate, validate
+from seq2attn.config.kinds import key_type
 from seq2attn.config.yaml_reader import YAMLReader
 from seq2attn.config.yaml_tree import Diagnostic, Names, YAMLTree, format_diagnostics, merge
 from seq2attn.errors import ConfigError
@@ -143,40 +144,40 @@ def override(tree: YAMLTree, changes: YAMLTree, model: type[Config]) -> tuple[YA
     A component whose kind changes keeps the keys that the new kind has too. Keys with their default are not mentioned:
     the config of a run has all keys.
     """
-    merged, dropped = merge(tree, changes), dict[Names, list[str]]()
+    merged, messages = merge(tree, changes), list[str]()
+
+    def drop_keys(names: Names) -> None:
+        old, new = tree.find(names), merged.find(names)[1]
+        change = changes.find(names)[1]
+        if old[0] != names or not all(isinstance(value, dict) for value in (old[1], new, change)):
+            return
+        old_kind, new_kind = key_type(model, tree.data, names), key_type(model, merged.data, names)
+        new_class = new_kind.config_class(new)
+        if "kind" in change and change["kind"] != old[1].get("kind", old_kind.default_kind) and new_class:
+            keys = [key for key in new if key not in change and key not in new_class.model_fields]
+            named = [key for key in keys if not _is_default(old_kind.config_class(old[1]), old[1], key)]
+            for key in keys:
+                del new[key]
+            messages.extend([_describe(merged, names, named)] if named else [])
+        for key in (*(new_class.model_fields if new_class else ()), *change):
+            if key in change:
+                drop_keys((*names, key))
+
+    drop_keys(())
+    return merged, messages
+
+
+def _is_default(part: type[Config] | None, data: Any, key: str) -> bool:
+    """True if the section has the default value of `key`."""
+    if part is None or key not in part.model_fields:
+        return False
     try:
-        model.model_validate(merged.data)
-    except ValidationError as error:
-        for path, detail, _ in place_errors(error, merged):
-            if detail["type"] != "extra_forbidden" or changes.find(path)[0] == path:
-                continue
-            *above, key = path
-            names = tuple(above)
-            if _kind(changes, names) not in (None, _kind(tree, names)):
-                if not _is_default(tree, model, names, key):
-                    dropped.setdefault(names, []).append(key)
-                del merged.find(names)[1][key]
-    return merged, [_describe(merged, names, keys) for names, keys in dropped.items()]
-
-
-def _kind(tree: YAMLTree, names: Names) -> Any:
-    """The kind of the component at `names`; None without one."""
-    found, kind = tree.find((*names, "kind"))
-    return kind if len(found) > len(names) else None
-
-
-def _is_default(tree: YAMLTree, model: type[Config], names: Names, key: Any) -> bool:
-    """True if the component at `names` of a valid config has the default value of `key`."""
-    try:
-        part: Any = model.model_validate(tree.data)
+        value = getattr(part.model_validate(data), key)
     except ValidationError:
         return False
-    for name in names:
-        part = getattr(part, str(name)) if isinstance(part, BaseModel) else part[name]
-    field = type(part).model_fields.get(key) if isinstance(part, BaseModel) else None
-    return field is not None and bool(getattr(part, key) == field.get_default(call_default_factory=True))
+    return bool(value == part.model_fields[key].get_default(call_default_factory=True))
 
 
 def _describe(tree: YAMLTree, names: Names, dropped: Sequence[str]) -> str:
     keys = ", ".join(f"`{'.'.join((*names, key))}`" for key in dropped)
-    return f"`{'.'.join(names)}` of kind `{_kind(tree, names)}` has no {keys}: dropped"
+    return f"`{'.'.join(names)}` of kind `{tree.find(names)[1]['kind']}` has no {keys}: dropped"
