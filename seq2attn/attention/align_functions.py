@@ -7,7 +7,7 @@ attend to a key.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import PositiveInt
@@ -41,8 +41,19 @@ class GlobalAlignment(AlignmentFunction):
         return masked_softmax(scores, mask)
 
 
-class GlobalAlignmentConfig(Config):
+class AlignmentConfig(Config):
+    """Base class of the configs of alignment functions."""
+
+    is_softmax: ClassVar[bool] = False
+    """Whether the weights are a softmax of the scores of all tokens."""
+    sampling: ClassVar[str] = ""
+    """Why candidates of minimum risk training cannot be scored with sampled positions, if there are any."""
+
+
+class GlobalAlignmentConfig(AlignmentConfig):
     """Softmax over all source tokens."""
+
+    is_softmax = True
 
     kind: Literal["global"] = "global"
 
@@ -78,7 +89,7 @@ class LocalMonotonicAlignment(AlignmentFunction):
         return masked_softmax(scores, in_window)
 
 
-class LocalMonotonicAlignmentConfig(Config):
+class LocalMonotonicAlignmentConfig(AlignmentConfig):
     """A window that moves by one source token with each target token."""
 
     kind: Literal["local-m"] = "local-m"
@@ -119,7 +130,7 @@ class LocalPredictiveAlignment(LocalMonotonicAlignment):
         return masked_softmax(scores, in_window) * log_gaussian.exp()
 
 
-class LocalPredictiveAlignmentConfig(Config):
+class LocalPredictiveAlignmentConfig(AlignmentConfig):
     """A window around a position that is predicted from the query."""
 
     kind: Literal["local-p"] = "local-p"

@@ -24,9 +24,10 @@ from seq2attn.attention.scores import (
     DotScoreConfig,
     GeneralScoreConfig,
     MultiHeadScoreConfig,
+    Width,
 )
-from seq2attn.config.base import Config
-from seq2attn.config.plugin import Pluggable
+from seq2attn.config.base import Config, FieldError
+from seq2attn.config.plugin import Pluggable, is_plugin
 
 ScoreFunctionConfig = Annotated[
     DotScoreConfig
@@ -68,9 +69,32 @@ class AttentionConfig(Config):
     @property
     def supports_sdpa(self) -> bool:
         """True for a softmax of scaled dot products, which have fused kernels."""
-        score = self.score
-        scaled = isinstance(score, DotScoreConfig | GeneralScoreConfig) and score.scaled
-        return (scaled or isinstance(score, MultiHeadScoreConfig)) and isinstance(self.align, GlobalAlignmentConfig)
+        if is_plugin(self.score) or is_plugin(self.align):
+            return False
+        return self.score.is_scaled_dot and self.align.is_softmax
+
+    @property
+    def sampling(self) -> str:
+        """Why candidates of minimum risk training cannot be scored, if positions are sampled."""
+        return "" if is_plugin(self.align) else self.align.sampling
+
+    @property
+    def heads(self) -> int | None:
+        """Number of heads; None for the score of a plug-in."""
+        return None if is_plugin(self.score) else self.score.heads
+
+    def check_widths(self, query: Width, key: Width | None, context: Width | None) -> list[FieldError]:
+        """Errors of widths that do not fit; None: that of a plug-in."""
+        score, mistakes = self.score, list[FieldError]()
+        if is_plugin(score):
+            return []
+        for width in (query if score.heads_divide_query else None, context):
+            if width is not None and not score.has_own_widths:
+                mistakes += width.check_heads("score.heads", score.heads)
+        if score.needs_equal_widths and key is not None and key.dim != query.dim:
+            widths = f"`{score.kind}` compares {query.owner}, {query.dim} wide, with an encoder {key.dim} wide"
+            mistakes.append(FieldError("score", f"{widths}; make them equal, or use `general`"))
+        return mistakes
 
     def build(self, query_dim: int, key_dim: int, value_dim: int, output_dim: int | None = None) -> Attention:
         """An attention with a context of width `output_dim`, projected, or `value_dim`, not projected.

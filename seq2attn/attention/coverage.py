@@ -12,8 +12,7 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.scores import AdditiveScore, check_heads
-from seq2attn.config.base import Config
+from seq2attn.attention.scores import AdditiveScore, ScoreConfig, check_heads
 from seq2attn.nn.kernels.linear import Linear
 
 MIN_FERTILITY = 1e-6
@@ -57,7 +56,7 @@ class CoverageScore(AdditiveScore):
         return (torch.tanh(hidden) @ self.v.unsqueeze(-1)).squeeze(-1)
 
 
-class CoverageScoreConfig(Config):
+class CoverageScoreConfig(ScoreConfig):
     """Additive score with coverage."""
 
     rules = (check_heads,)

@@ -14,9 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from seq2attn.attention.align_functions import AlignmentFunction
+from seq2attn.attention.align_functions import AlignmentConfig, AlignmentFunction
 from seq2attn.attention.base import QueryInfo
-from seq2attn.config.base import Config
 
 
 class EntmaxAlignment(AlignmentFunction):
@@ -31,7 +30,7 @@ class EntmaxAlignment(AlignmentFunction):
         return masked_entmax(scores, mask, self.alpha)
 
 
-class EntmaxAlignmentConfig(Config):
+class EntmaxAlignmentConfig(AlignmentConfig):
     """Sparse alternatives to softmax, with weights of exactly zero: sparsemax has more of them than entmax15."""
 
     kind: Literal["sparsemax", "entmax15"]

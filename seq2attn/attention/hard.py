@@ -12,9 +12,8 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from seq2attn.attention.align_functions import AlignmentFunction, masked_softmax
+from seq2attn.attention.align_functions import AlignmentConfig, AlignmentFunction, masked_softmax
 from seq2attn.attention.base import QueryInfo
-from seq2attn.config.base import Config
 
 
 class HardAlignment(AlignmentFunction):
@@ -60,8 +59,10 @@ class ReinforceAlignment(HardAlignment):
         return self.weight * log_probs.masked_fill(weights.amax(-1) < 1, 0.0)
 
 
-class ReinforceAlignmentConfig(Config):
+class ReinforceAlignmentConfig(AlignmentConfig):
     """Hard attention, trained by REINFORCE with a moving baseline."""
+
+    sampling = "whose sampled positions it does not train"
 
     kind: Literal["hard-reinforce"] = "hard-reinforce"
     weight: PositiveFloat = 0.1
@@ -88,8 +89,10 @@ class GumbelAlignment(HardAlignment):
         return one_hot(noisy.detach(), mask) + (soft - soft.detach())
 
 
-class GumbelAlignmentConfig(Config):
+class GumbelAlignmentConfig(AlignmentConfig):
     """Hard attention, trained by the straight-through Gumbel-softmax gradient."""
+
+    sampling = "which samples other positions for each candidate"
 
     kind: Literal["hard-gumbel"] = "hard-gumbel"
     temperature: PositiveFloat = 1.0

@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from seq2attn.attention.align_functions import AlignmentFunction
+from seq2attn.attention.align_functions import AlignmentConfig, AlignmentFunction
 from seq2attn.attention.base import QueryInfo
-from seq2attn.config.base import Config
 
 
 class MonotonicAlignment(AlignmentFunction):
@@ -54,7 +53,7 @@ class MonotonicAlignment(AlignmentFunction):
         return expected_alignment(scores, mask, is_last, info.alignment_state)
 
 
-class MonotonicAlignmentConfig(Config):
+class MonotonicAlignmentConfig(AlignmentConfig):
     """Monotonic attention: positions that never move to the left."""
 
     kind: Literal["monotonic"] = "monotonic"

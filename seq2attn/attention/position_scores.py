@@ -12,8 +12,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.scores import ScoreFunction
-from seq2attn.config.base import Config
+from seq2attn.attention.scores import ScoreConfig, ScoreFunction
 from seq2attn.nn.kernels.linear import Linear
 
 
@@ -40,7 +39,7 @@ class LocationScore(PositionScore):
         return q.index_select(-1, index)
 
 
-class LocationScoreConfig(Config):
+class LocationScoreConfig(ScoreConfig):
     """Location-based attention: absolute source positions, from the query alone."""
 
     kind: Literal["location"] = "location"
@@ -72,7 +71,7 @@ class OffsetScore(PositionScore):
         return q.gather(-1, row.expand(-1, self.heads, -1, -1))
 
 
-class OffsetScoreConfig(Config):
+class OffsetScoreConfig(ScoreConfig):
     """Location-based attention: offsets from the target position, from the query alone."""
 
     kind: Literal["offset"] = "offset"

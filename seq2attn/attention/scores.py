@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -102,14 +102,52 @@ class DotScore(ScoreFunction):
         return scores if bias is None else scores + bias
 
 
-class DotScoreConfig(Config):
+class Width(NamedTuple):
+    """The width of a query, of keys or of a context, and whose it is."""
+
+    dim: int
+    owner: str
+
+    def check_heads(self, field: str, heads: int) -> list[FieldError]:
+        """The error at `field` of heads that do not divide the width."""
+        message = f"{heads} heads do not divide {self.dim}, the width of {self.owner}"
+        return [FieldError(field, message)] if self.dim % heads else []
+
+
+class ScoreConfig(Config):
+    """Base class of the configs of scores. All have `heads`, which divide the width of the context."""
+
+    heads_divide_query: ClassVar[bool] = False
+    """Whether the heads divide the width of the query, too."""
+    needs_equal_widths: ClassVar[bool] = False
+    """Whether queries and keys have the same width."""
+
+    @property
+    def is_scaled_dot(self) -> bool:
+        """True for scaled dot products, which have fused kernels."""
+        return False
+
+    @property
+    def has_own_widths(self) -> bool:
+        """True if the heads have a width of their own."""
+        return False
+
+
+class DotScoreConfig(ScoreConfig):
     """Dot product: no parameters, so query and key must have the same width."""
+
+    heads_divide_query = needs_equal_widths = True
 
     kind: Literal["dot"] = "dot"
     scaled: bool = False
     """Divide by the square root of the width, of a head if there are several."""
     heads: PositiveInt = 1
     """Number of heads; each compares its share of the width."""
+
+    @property
+    def is_scaled_dot(self) -> bool:
+        """True with `scaled`."""
+        return self.scaled
 
     def build(self, query_dim: int, key_dim: int) -> DotScore:
         """Raises ValueError when query and key differ in width, or the heads do not divide it."""
@@ -119,14 +157,21 @@ class DotScoreConfig(Config):
         return DotScore(self.heads, scaled=self.scaled)
 
 
-class GeneralScoreConfig(Config):
+class GeneralScoreConfig(ScoreConfig):
     """Bilinear form."""
+
+    heads_divide_query = True
 
     kind: Literal["general"] = "general"
     scaled: bool = False
     """Divide by the square root of the width, of a head if there are several."""
     heads: PositiveInt = 1
     """Number of heads; must divide the width of the query."""
+
+    @property
+    def is_scaled_dot(self) -> bool:
+        """True with `scaled`."""
+        return self.scaled
 
     def build(self, query_dim: int, key_dim: int) -> DotScore:
         """q W k (Luong et al. 2015, section 3.1, general); W projects the keys, once per sentence.
@@ -162,8 +207,10 @@ class CosineScore(ScoreFunction):
         return self.sharpness.to(q.dtype) * (q @ k.transpose(-2, -1))
 
 
-class CosineScoreConfig(Config):
+class CosineScoreConfig(ScoreConfig):
     """Cosine of query and key (content-based addressing)."""
+
+    heads_divide_query = True
 
     kind: Literal["cosine"] = "cosine"
     heads: PositiveInt = 1
@@ -196,7 +243,7 @@ def check_heads(heads: int, dim: int) -> list[FieldError]:
     return [FieldError("heads", f"{heads} heads do not divide the width {dim}")] if dim % heads else []
 
 
-class AdditiveScoreConfig(Config):
+class AdditiveScoreConfig(ScoreConfig):
     """Bahdanau's alignment model; `concat` is Luong's name for it."""
 
     rules = (check_heads,)
@@ -219,10 +266,11 @@ def check_kv_heads(kv_heads: int | None, heads: int) -> list[FieldError]:
     return [FieldError("kv_heads", f"{kv_heads} key-value heads do not divide {heads} heads")]
 
 
-class MultiHeadScoreConfig(Config):
+class MultiHeadScoreConfig(ScoreConfig):
     """Scaled dot products of projected queries and keys."""
 
     rules = (check_kv_heads,)
+    heads_divide_query = True
 
     kind: Literal["multi-head"] = "multi-head"
     heads: PositiveInt = 8
@@ -233,6 +281,16 @@ class MultiHeadScoreConfig(Config):
     """Width of a head; none: the width of the query, divided by `heads`."""
     bias: bool = True
     """Biases of the projections, those of values and context too."""
+
+    @property
+    def is_scaled_dot(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def has_own_widths(self) -> bool:
+        """True with `head_dim`."""
+        return self.head_dim is not None
 
     def build(self, query_dim: int, key_dim: int, *, rotary: bool = False, max_distance: int | None = None) -> DotScore:
         """(W q) . (U k) / sqrt(d) in every head: Vaswani et al. 2017, section 3.2.2.

@@ -114,6 +114,10 @@ class FieldError(ValueError):
         super().__init__(f"{field}: {message}")
         self.field, self.message = field, message
 
+    def within(self, section: str) -> FieldError:
+        """The error relative to the config that has this one as a section."""
+        return FieldError(f"{section}.{self.field}", self.message)
+
 
 class FieldErrors(ValueError):  # noqa: N818
     """Several errors across fields, for a pydantic `model_validator` to raise."""
@@ -194,8 +198,8 @@ def valid_fields(model: type[Config], data: Any, error: ValidationError) -> dict
     values: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         if name in data and name not in invalid:
-            adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, field])
-            values[name] = adapter.validate_python(complete(field, data[name]))
+            annotation: Any = Annotated[field.annotation, field]
+            values[name] = TypeAdapter(annotation).validate_python(complete(field, data[name]))
         elif name not in invalid:
             values[name] = field.get_default(call_default_factory=True)
     return values

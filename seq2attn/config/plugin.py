@@ -126,6 +126,11 @@ def import_config_class(kind: str, noun: str) -> type[Config]:
     return config
 
 
+def is_plugin(component: Config) -> bool:
+    """True for a component by import path, which has no more than a `kind` and `build`, and checks its own widths."""
+    return ":" in str(dict(component).get("kind"))
+
+
 def plugin_modules(config: Config) -> tuple[str, ...]:
     """The modules of the plug-ins in a config."""
     values, modules = list[Any]([config.model_dump(mode="json")]), set[str]()

@@ -8,7 +8,6 @@ from seq2attn.config.plugin import Pluggable
 from seq2attn.decoders.convolutional import ConvolutionalDecoderConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.decoders.recurrent import (
-    AttentionRNNDecoderConfig,
     BahdanauDecoderConfig,
     LuongDecoderConfig,
     RecurrentDecoderConfig,
@@ -27,7 +26,3 @@ DecoderConfig = Annotated[
     Field(discriminator="kind"),
     Pluggable("decoder"),
 ]
-AttentionDecoderConfig = (
-    AttentionRNNDecoderConfig | TransformerDecoderConfig | SSRUDecoderConfig | ConvolutionalDecoderConfig
-)
-"""The decoders with attention; a plug-in, whose widths are its own, is none of them."""

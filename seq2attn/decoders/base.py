@@ -19,7 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.attention.attention import AttentionOutput
+from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.attention.base import Memories
+from seq2attn.attention.scores import Width
+from seq2attn.config.base import Config, FieldError
 from seq2attn.encoders.base import EncoderOutput
 
 State = TypeVar("State")
@@ -44,6 +47,38 @@ class DecoderOutput(NamedTuple):
             torch.stack(weights, 1) if weights else None,
             reduce(torch.add, log_probs) if log_probs else None,
         )
+
+
+class DecoderBaseConfig(Config):
+    """Base class of the configs of decoders."""
+
+    @property
+    def supports_padding_free(self) -> bool:
+        """True for a decoder of sentences that are packed in one row."""
+        return False
+
+    @property
+    def skips_layers(self) -> bool:
+        """True if training skips layers at random."""
+        return False
+
+    @property
+    def cross_attention(self) -> AttentionConfig | None:
+        """The attention to the source; None without one."""
+        return None
+
+    @property
+    def num_attentions(self) -> int:
+        """Number of layers with attention to the source."""
+        return 0
+
+    def output_dim(self, input_dim: int) -> int:
+        """Width of the output for embedded tokens [N, T, input_dim]."""
+        return input_dim
+
+    def check_widths(self, embeddings: Width, key: Width | None) -> list[FieldError]:
+        """Errors of widths that do not fit; None: that of a plug-in."""
+        return []
 
 
 class Decoder(nn.Module, ABC, Generic[State]):

@@ -6,11 +6,12 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.config.base import Config, NumLayers
+from seq2attn.config.base import NumLayers
+from seq2attn.decoders.base import DecoderBaseConfig
 from seq2attn.nn.kernels.rnn_cells import CellType, RNNState
 
 
-class RecurrentDecoderBaseConfig(Config):
+class RecurrentDecoderBaseConfig(DecoderBaseConfig):
     """Settings that all recurrent decoders share."""
 
     cell: CellType = "gru"
@@ -21,6 +22,10 @@ class RecurrentDecoderBaseConfig(Config):
     """Number of layers."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout between layers and before the output projection."""
+
+    def output_dim(self, input_dim: int) -> int:
+        """The width of the RNN."""
+        return self.dim
 
 
 class Bridge(nn.Module):

@@ -18,6 +18,7 @@ from torch import Tensor
 from seq2attn.attention.attention import Attention, AttentionOutput, concat_steps
 from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState, Memories
+from seq2attn.attention.scores import Width
 from seq2attn.config.base import Config, FieldError
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.bridge import Bridge, RecurrentDecoderBaseConfig
@@ -123,6 +124,21 @@ class AttentionRNNDecoderConfig(RecurrentDecoderBaseConfig, ABC):
     """Base class of the configs of recurrent decoders with attention."""
 
     attention: AttentionConfig
+
+    @property
+    def cross_attention(self) -> AttentionConfig:
+        """The attention to the source."""
+        return self.attention
+
+    @property
+    def num_attentions(self) -> int:
+        """One, of the top layer."""
+        return 1
+
+    def check_widths(self, embeddings: Width, key: Width | None) -> list[FieldError]:
+        """Errors of widths that do not fit; None: that of a plug-in."""
+        query = Width(self.dim, "the decoder")
+        return [mistake.within("attention") for mistake in self.attention.check_widths(query, key, key)]
 
     @property
     @abstractmethod

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from seq2attn.attention.attention import Attention, AttentionOutput
 from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState, Memories, Memory
-from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
+from seq2attn.attention.scores import Width
+from seq2attn.config.base import FieldError
+from seq2attn.decoders.base import Decoder, DecoderBaseConfig, DecoderOutput, next_positions
 from seq2attn.decoders.kv_cache import CachedLayer, KVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
@@ -197,7 +199,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState[Cached]], Generic[Cache
         return bias
 
 
-class TransformerDecoderConfig(TransformerConfig):
+class TransformerDecoderConfig(TransformerConfig, DecoderBaseConfig):
     """Transformer decoder, of the width of the target embeddings."""
 
     attention: Annotated[AttentionConfig, default_score({"kind": "multi-head"}, "heads")] = Field(
@@ -205,6 +207,21 @@ class TransformerDecoderConfig(TransformerConfig):
     )
     """Cross-attention of each layer; values are projected to the width of the decoder. Default of `score`: multi-head,
     with as many heads as the self-attention."""
+
+    @property
+    def cross_attention(self) -> AttentionConfig:
+        """The attention to the source."""
+        return self.attention
+
+    @property
+    def num_attentions(self) -> int:
+        """One in each layer."""
+        return self.layers
+
+    def check_widths(self, embeddings: Width, key: Width | None) -> list[FieldError]:
+        """Errors of widths that do not fit; None: that of a plug-in."""
+        mistakes = self.attention.check_widths(embeddings, key, embeddings)
+        return [*self.check_self_attention(embeddings), *(mistake.within("attention") for mistake in mistakes)]
 
     def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder[CachedLayer]:
         """Raises ValueError when the heads do not divide `input_dim`."""

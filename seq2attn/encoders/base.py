@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor, nn
 
+from seq2attn.attention.scores import Width
+from seq2attn.config.base import Config, FieldError
 from seq2attn.nn.packing import SequenceLayout, Sequences
 
 
@@ -20,6 +23,36 @@ class EncoderOutput:
     final_state: tuple[Tensor, ...]  # (h,) or (h, c), each [B, layers, F]; other encoders: the mean over tokens
     layout: SequenceLayout | None = None  # of packed sentences: B is 1, and there is no `final_state`
     weights: Tensor | None = None  # [B, L, H, S, S] of the self-attention of all layers, if needed and there is any
+
+
+class EncoderBaseConfig(Config):
+    """Base class of the configs of encoders."""
+
+    @property
+    def supports_padding_free(self) -> bool:
+        """True for an encoder of sentences that are packed in one row."""
+        return False
+
+    @property
+    def wordpiece_path(self) -> Path | None:
+        """The folder of the checkpoint whose tokenizer the source needs; None: any tokenizer."""
+        return None
+
+    def output_dim(self, input_dim: int) -> int:
+        """Width of the output for embedded tokens [B, S, input_dim]."""
+        return input_dim
+
+    def check_widths(self, embeddings: Width) -> list[FieldError]:
+        """Errors of widths that do not fit."""
+        return []
+
+    def check_embeddings(self, tie: str, source_vectors: Path | None) -> list[FieldError]:
+        """Errors of `model.embeddings`."""
+        return []
+
+    def build_embedding(self) -> nn.Module | None:
+        """The embedding of the source; None: that of `model.embeddings`."""
+        return None
 
 
 class Encoder(nn.Module, ABC):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from seq2attn.attention.scores import split_heads
 from seq2attn.config.base import Config, FieldError, InputPath, NumLayers
 from seq2attn.config.plugin import fill_in
-from seq2attn.encoders.base import Encoder, EncoderOutput
+from seq2attn.encoders.base import Encoder, EncoderBaseConfig, EncoderOutput
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import FILE_HINT, read_object
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_specs, read_hf_tensors, validate_fields
@@ -202,7 +202,7 @@ def _check_frozen(frozen: str | int, architecture: BertArchitectureConfig | None
     return [FieldError("frozen", f"there are {architecture.num_hidden_layers} layers to freeze, not {frozen}")]
 
 
-class BertEncoderConfig(Config):
+class BertEncoderConfig(EncoderBaseConfig):
     """BERT: its embeddings and its layers, with the weights of a checkpoint."""
 
     rules = (_check_frozen,)
@@ -226,6 +226,24 @@ class BertEncoderConfig(Config):
         """The architecture, which every validated config has."""
         assert self.architecture is not None
         return self.architecture
+
+    @property
+    def wordpiece_path(self) -> Path:
+        """The folder of the checkpoint."""
+        return self.path
+
+    def output_dim(self, input_dim: int) -> int:
+        """The width of BERT."""
+        return self.required_architecture.hidden_size
+
+    def check_embeddings(self, tie: str, source_vectors: Path | None) -> list[FieldError]:
+        """Errors of options of source embeddings, which are those of BERT."""
+        message, mistakes = "BERT has its own source embeddings", list[FieldError]()
+        if tie == "all":
+            mistakes.append(FieldError("tie", f"{message}; use `tie: output` or `none`"))
+        if source_vectors is not None:
+            mistakes.append(FieldError("source_vectors", f"{message}; leave this out"))
+        return mistakes
 
     def build_embedding(self) -> BertEmbedding:
         """Embedding of `wordpiece` ids, with random weights until `load_bert_weights` is called."""

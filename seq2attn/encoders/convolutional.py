@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.config.base import Config, FieldError, NumLayers
-from seq2attn.encoders.base import Encoder, EncoderOutput
+from seq2attn.encoders.base import Encoder, EncoderBaseConfig, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.kernels.linear import Linear
 from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding, masked_mean
@@ -73,7 +73,7 @@ def _check_kernel_size(kernel_size: int) -> list[FieldError]:
     return [] if kernel_size % 2 else [FieldError("kernel_size", message)]
 
 
-class ConvolutionalEncoderConfig(ConvolutionalConfig):
+class ConvolutionalEncoderConfig(ConvolutionalConfig, EncoderBaseConfig):
     """Convolutional encoder."""
 
     rules = (_check_kernel_size,)

@@ -8,8 +8,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2attn.config.base import Config, FieldError, NumLayers
-from seq2attn.encoders.base import Encoder, EncoderOutput
+from seq2attn.config.base import FieldError, NumLayers
+from seq2attn.encoders.base import Encoder, EncoderBaseConfig, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout
 from seq2attn.nn.packed_rnn import run_packed, run_rnn
@@ -62,7 +62,7 @@ def _check_directions(dim: int, bidirectional: bool) -> list[FieldError]:
     return [FieldError("dim", message)] if bidirectional and dim % 2 else []
 
 
-class RecurrentEncoderConfig(Config):
+class RecurrentEncoderConfig(EncoderBaseConfig):
     """Recurrent encoder."""
 
     rules = (_check_directions,)
@@ -76,6 +76,10 @@ class RecurrentEncoderConfig(Config):
     """Encode the source in both directions."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout between layers and on the outputs."""
+
+    def output_dim(self, input_dim: int) -> int:
+        """The width of the states."""
+        return self.dim
 
     def build(self, input_dim: int) -> RecurrentEncoder:
         """For embedded tokens [B, S, input_dim]."""

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention, ValueProjection
 from seq2attn.attention.relative_positions import RelativePositionBias
-from seq2attn.attention.scores import MultiHeadScoreConfig, check_kv_heads
+from seq2attn.attention.scores import MultiHeadScoreConfig, Width, check_kv_heads
 from seq2attn.config.base import Config, FieldError, NumLayers, Rule
-from seq2attn.encoders.base import Encoder, EncoderOutput
+from seq2attn.encoders.base import Encoder, EncoderBaseConfig, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import (
     Activation,
@@ -104,6 +104,16 @@ class TransformerLayersConfig(Config):
     layer_dropout: float = Field(0.0, ge=0, lt=1)
     """Probability that training skips a layer (LayerDrop, Fan et al. 2020)."""
 
+    @property
+    def supports_padding_free(self) -> bool:
+        """True without the bias of relative positions."""
+        return self.position_encoding != "relative"
+
+    @property
+    def skips_layers(self) -> bool:
+        """True with LayerDrop."""
+        return self.layer_dropout > 0
+
     def build_position_encoding(self, dim: int) -> nn.Module:
         """Module for positions [...] -> vectors [..., dim] that are added to the embeddings."""
         if self.position_encoding == "sinusoidal":
@@ -164,6 +174,15 @@ class TransformerConfig(TransformerLayersConfig):
     """Norm of the embeddings with positions, before the first layer, as in BART (Lewis et al. 2020)."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of self-attention weights (on a CPU anything but 0 disables the fused kernel)."""
+
+    def check_self_attention(self, width: Width) -> list[FieldError]:
+        """Errors of heads that do not fit in a width."""
+        mistakes = width.check_heads("heads", self.heads) if self.head_dim is None else []
+        head_dim = self.head_dim or width.dim / self.heads
+        if self.position_encoding == "rotary" and head_dim % 2 == 1:
+            message = f"rotary turns pairs, and heads are {head_dim:g} wide"
+            mistakes.append(FieldError("position_encoding", message))
+        return mistakes
 
     def build_embedding_norm(self, dim: int) -> nn.Module:
         """Norm before the first layer, or identity."""
@@ -252,8 +271,12 @@ class TransformerEncoderLayer(nn.Module):
         return x, output.weights
 
 
-class TransformerEncoderConfig(TransformerConfig):
+class TransformerEncoderConfig(TransformerConfig, EncoderBaseConfig):
     """Transformer encoder, of the width of the source embeddings."""
+
+    def check_widths(self, embeddings: Width) -> list[FieldError]:
+        """Errors of heads that do not fit in the width of the embeddings."""
+        return self.check_self_attention(embeddings)
 
     def build(self, input_dim: int) -> TransformerEncoder:
         """Raises ValueError when the heads do not divide `input_dim`."""

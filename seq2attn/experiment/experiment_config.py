@@ -8,18 +8,12 @@ from typing import Self
 
 from pydantic import model_validator
 
-from seq2attn.attention.attention_config import AttentionConfig
-from seq2attn.attention.hard import GumbelAlignmentConfig, ReinforceAlignmentConfig
 from seq2attn.config.base import Config, FieldError, RunPath
 from seq2attn.config.load import load
+from seq2attn.config.plugin import is_plugin
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import MAX_CHARACTERS, MAX_TOKENS
 from seq2attn.data.readers import PlainTextConfig
-from seq2attn.decoders import AttentionDecoderConfig, DecoderConfig
-from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
-from seq2attn.decoders.recurrent import AttentionRNNDecoderConfig
-from seq2attn.encoders.bert import BertEncoderConfig
-from seq2attn.encoders.transformer import TransformerLayersConfig
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.models.model_config import ModelConfig
@@ -36,9 +30,9 @@ def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConf
 
 
 def _check_bert_tokenizer(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
-    if not isinstance(model.encoder, BertEncoderConfig):
+    path = None if is_plugin(model.encoder) else model.encoder.wordpiece_path
+    if path is None:
         return []
-    path = model.encoder.path
     if not isinstance(tokenizer.source, WordPieceTokenizerConfig):
         side = "joint" if tokenizer.is_joint else "source"
         message = f"BERT needs its own tokenizer: set `source: {{kind: wordpiece, path: {path}}}`"
@@ -55,7 +49,7 @@ def _check_tags(data: DataConfig, tokenizer: TokenizersConfig) -> list[FieldErro
 
 
 def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
-    guided, shape = training.guided_alignment, _attention_shape(model.decoder)
+    guided, shape = training.guided_alignment, model.attention_shape
     if guided is None:
         return []
     mistakes = []
@@ -69,15 +63,12 @@ def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: Trai
 
 def _check_minimum_risk(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
     """All candidates of a sentence are scored by the same model, and all that it samples is trained."""
-    decoder, messages = model.decoder, []
+    decoder, attention, messages = model.decoder, model.cross_attention, []
     if training.minimum_risk is None:
         return []
-    align = decoder.attention.align if isinstance(decoder, AttentionDecoderConfig) else None
-    if isinstance(align, ReinforceAlignmentConfig):
-        messages.append("needs another alignment than `hard-reinforce`, whose sampled positions it does not train")
-    if isinstance(align, GumbelAlignmentConfig):
-        messages.append("needs another alignment than `hard-gumbel`, which samples other positions for each candidate")
-    if isinstance(decoder, TransformerLayersConfig) and decoder.layer_dropout > 0:
+    if attention is not None and attention.sampling:
+        messages.append(f"needs another alignment than `{attention.align.kind}`, {attention.sampling}")
+    if not is_plugin(decoder) and decoder.skips_layers:
         messages.append("needs `model.decoder.layer_dropout: 0`: candidates would be scored by different layers")
     return [FieldError("training.minimum_risk", message) for message in messages]
 
@@ -85,14 +76,14 @@ def _check_minimum_risk(model: ModelConfig, training: TrainingConfig) -> list[Fi
 def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
     if not training.batch.padding_free:
         return []
-    name, attention = "training.batch.padding_free", getattr(model.decoder, "attention", None)
+    name, attention = "training.batch.padding_free", model.cross_attention
     needs = "padding-free batches need Transformers, with another `position_encoding` than `relative`"
     mistakes = [
         FieldError(name, f"{needs}; see `model.{side}`")
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder))
-        if not isinstance(part, TransformerLayersConfig) or part.position_encoding == "relative"
+        if is_plugin(part) or not part.supports_padding_free
     ]
-    if isinstance(attention, AttentionConfig) and not attention.supports_sdpa:
+    if attention is not None and not attention.supports_sdpa:
         mistakes.append(
             FieldError(name, "padding-free batches need scaled dot products; see `model.decoder.attention`")
         )
@@ -102,19 +93,9 @@ def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[Fi
 
 
 def _check_coverage_penalty(model: ModelConfig, search: SearchConfig) -> list[FieldError]:
-    if not search.coverage_penalty or _attention_shape(model.decoder) != (0, 0):
+    if not search.coverage_penalty or model.attention_shape != (0, 0):
         return []
     return [FieldError("search.coverage_penalty", f"needs attention, and the decoder `{model.decoder.kind}` has none")]
-
-
-def _attention_shape(decoder: DecoderConfig) -> tuple[int, int] | None:
-    """Number of layers with attention, and of heads in each; None for plug-ins."""
-    if isinstance(decoder, FixedContextDecoderConfig):
-        return 0, 0
-    if not isinstance(decoder, AttentionDecoderConfig) or ":" in decoder.attention.score.kind:
-        return None
-    layers = 1 if isinstance(decoder, AttentionRNNDecoderConfig) else decoder.layers
-    return layers, getattr(decoder.attention.score, "heads", 1)
 
 
 class ExperimentConfig(Config):

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.config.base import FieldError
-from seq2attn.config.plugin import plugin_modules
-from seq2attn.encoders.bert import BertEncoderConfig
+from seq2attn.config.plugin import is_plugin, plugin_modules
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.io.tables import format_table
 from seq2attn.io.weights import (
@@ -46,9 +45,8 @@ def build_model(config: ModelConfig, source_size: int, target_size: int) -> Seq2
         decoder = config.decoder.build(embeddings.dim, encoder)
     except ValueError as error:
         raise ConfigError(f"`model`: {error}") from error
-    if isinstance(config.encoder, BertEncoderConfig):
-        source: nn.Module = config.encoder.build_embedding()
-    else:
+    source = None if is_plugin(config.encoder) else config.encoder.build_embedding()
+    if source is None:
         source = _token_embedding(embeddings, source_size)
     target = _token_embedding(embeddings, target_size)
     if embeddings.frozen_bos:
