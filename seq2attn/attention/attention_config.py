@@ -13,6 +13,7 @@ from seq2attn.attention.align_functions import (
     LocalPredictiveAlignmentConfig,
 )
 from seq2attn.attention.attention import Attention, ValueProjection
+from seq2attn.attention.base import Width
 from seq2attn.attention.coverage import CoverageScoreConfig
 from seq2attn.attention.entmax import EntmaxAlignmentConfig
 from seq2attn.attention.hard import GumbelAlignmentConfig, ReinforceAlignmentConfig
@@ -24,7 +25,6 @@ from seq2attn.attention.scores import (
     DotScoreConfig,
     GeneralScoreConfig,
     MultiHeadScoreConfig,
-    Width,
 )
 from seq2attn.config.base import Config, FieldError
 from seq2attn.config.plugin import Pluggable, is_plugin

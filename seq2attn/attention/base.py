@@ -6,10 +6,11 @@ Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, G heads of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
+from seq2attn.config.base import Config, FieldError
 from seq2attn.nn.packing import SequenceLayout
 
 
@@ -57,3 +58,39 @@ AttentionState = tuple[Tensor | None, Tensor | None]
 """States of the score and of the alignment function, each [N, H, S]: a part of the decoder's state."""
 
 NO_STATE: AttentionState = (None, None)
+
+
+class Width(NamedTuple):
+    """The width of a query, of keys or of a context, and whose it is."""
+
+    dim: int
+    owner: str
+
+    def check_heads(self, field: str, heads: int) -> list[FieldError]:
+        """The error at `field` of heads that do not divide the width."""
+        message = f"{heads} heads do not divide {self.dim}, the width of {self.owner}"
+        return [FieldError(field, message)] if self.dim % heads else []
+
+
+class ScoreConfig(Config):
+    """Base class of the configs of scores. All have `heads`, which divide the width of the context."""
+
+    heads_divide_query: ClassVar[bool] = False
+    """Whether the heads divide the width of the query, too."""
+    needs_equal_widths: ClassVar[bool] = False
+    """Whether queries and keys have the same width."""
+
+    @property
+    def is_scaled_dot(self) -> bool:
+        """True for scaled dot products, which have fused kernels."""
+        return False
+
+    @property
+    def has_own_widths(self) -> bool:
+        """True if the heads have a width of their own."""
+        return False
+
+
+def check_heads(heads: int, dim: int) -> list[FieldError]:
+    """Rule of a config: the heads divide the width of the hidden layer."""
+    return [FieldError("heads", f"{heads} heads do not divide the width {dim}")] if dim % heads else []

@@ -11,8 +11,8 @@ import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.scores import AdditiveScore, ScoreConfig, check_heads
+from seq2attn.attention.base import QueryInfo, ScoreConfig, check_heads
+from seq2attn.attention.scores import AdditiveScore
 from seq2attn.nn.kernels.linear import Linear
 
 MIN_FERTILITY = 1e-6

@@ -11,8 +11,8 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.scores import ScoreConfig, ScoreFunction
+from seq2attn.attention.base import QueryInfo, ScoreConfig
+from seq2attn.attention.scores import ScoreFunction
 from seq2attn.nn.kernels.linear import Linear
 
 

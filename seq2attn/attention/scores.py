@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention.base import AttentionComponent, QueryInfo
+from seq2attn.attention.base import AttentionComponent, QueryInfo, ScoreConfig, check_heads
 from seq2attn.attention.relative_positions import RelativePositionEmbedding, apply_rotary
-from seq2attn.config.base import Config, FieldError
+from seq2attn.config.base import FieldError
 from seq2attn.nn.kernels.additive import additive_scores
 from seq2attn.nn.kernels.linear import Linear
 
@@ -100,37 +100,6 @@ class DotScore(ScoreFunction):
         scores = scores / math.sqrt(q.size(-1)) if self.scaled else scores
         bias = self.bias(q, k, info)
         return scores if bias is None else scores + bias
-
-
-class Width(NamedTuple):
-    """The width of a query, of keys or of a context, and whose it is."""
-
-    dim: int
-    owner: str
-
-    def check_heads(self, field: str, heads: int) -> list[FieldError]:
-        """The error at `field` of heads that do not divide the width."""
-        message = f"{heads} heads do not divide {self.dim}, the width of {self.owner}"
-        return [FieldError(field, message)] if self.dim % heads else []
-
-
-class ScoreConfig(Config):
-    """Base class of the configs of scores. All have `heads`, which divide the width of the context."""
-
-    heads_divide_query: ClassVar[bool] = False
-    """Whether the heads divide the width of the query, too."""
-    needs_equal_widths: ClassVar[bool] = False
-    """Whether queries and keys have the same width."""
-
-    @property
-    def is_scaled_dot(self) -> bool:
-        """True for scaled dot products, which have fused kernels."""
-        return False
-
-    @property
-    def has_own_widths(self) -> bool:
-        """True if the heads have a width of their own."""
-        return False
 
 
 class DotScoreConfig(ScoreConfig):
@@ -236,11 +205,6 @@ class AdditiveScore(ScoreFunction):
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d] -> [B, H, T, S]"""
         return additive_scores(q, k, self.v)
-
-
-def check_heads(heads: int, dim: int) -> list[FieldError]:
-    """Rule of a config: the heads divide the width of the hidden layer."""
-    return [FieldError("heads", f"{heads} heads do not divide the width {dim}")] if dim % heads else []
 
 
 class AdditiveScoreConfig(ScoreConfig):

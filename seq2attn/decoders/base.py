@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from seq2attn.attention.attention import AttentionOutput
 from seq2attn.attention.attention_config import AttentionConfig
-from seq2attn.attention.base import Memories
-from seq2attn.attention.scores import Width
+from seq2attn.attention.base import Memories, Width
 from seq2attn.config.base import Config, FieldError
 from seq2attn.encoders.base import EncoderOutput
 

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from seq2attn.attention.attention import Attention, AttentionOutput, concat_steps
 from seq2attn.attention.attention_config import AttentionConfig, default_score
-from seq2attn.attention.base import AttentionState, Memories
-from seq2attn.attention.scores import Width
+from seq2attn.attention.base import AttentionState, Memories, Width
 from seq2attn.config.base import Config, FieldError
 from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.bridge import Bridge, RecurrentDecoderBaseConfig

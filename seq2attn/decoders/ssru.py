@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from seq2attn.attention.attention_config import AttentionConfig, default_score
-from seq2attn.attention.scores import Width
+from seq2attn.attention.base import Width
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.base import DecoderBaseConfig
 from seq2attn.decoders.transformer import DecoderLayer, LayerContext, TransformerDecoder

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention, AttentionOutput
 from seq2attn.attention.attention_config import AttentionConfig, default_score
-from seq2attn.attention.base import AttentionState, Memories, Memory
-from seq2attn.attention.scores import Width
+from seq2attn.attention.base import AttentionState, Memories, Memory, Width
 from seq2attn.config.base import FieldError
 from seq2attn.decoders.base import Decoder, DecoderBaseConfig, DecoderOutput, next_positions
 from seq2attn.decoders.kv_cache import CachedLayer, KVCache

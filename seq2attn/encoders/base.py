@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from seq2attn.attention.scores import Width
+from seq2attn.attention.base import Width
 from seq2attn.config.base import Config, FieldError
 from seq2attn.nn.packing import SequenceLayout, Sequences
 

@@ -10,8 +10,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention, ValueProjection
+from seq2attn.attention.base import Width
 from seq2attn.attention.relative_positions import RelativePositionBias
-from seq2attn.attention.scores import MultiHeadScoreConfig, Width, check_kv_heads
+from seq2attn.attention.scores import MultiHeadScoreConfig, check_kv_heads
 from seq2attn.config.base import Config, FieldError, NumLayers, Rule
 from seq2attn.encoders.base import Encoder, EncoderBaseConfig, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters

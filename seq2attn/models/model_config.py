@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from seq2attn.attention.attention_config import AttentionConfig
-from seq2attn.attention.scores import Width
+from seq2attn.attention.base import Width
 from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
 from seq2attn.config.plugin import is_plugin
 from seq2attn.decoders import DecoderConfig
