@@ -1,4 +1,9 @@
-"""Files that the user names, and standard output."""
+"""Files that the user names, and standard output.
+
+Without `overwrite`, a file is replaced only if it is empty, or if the same command wrote it and it is unchanged since.
+To know this without another file, a command leaves a mark in the modification time of its output: the fraction of the
+second is a digest of the command and the content.
+"""
 
 from __future__ import annotations
 
@@ -61,12 +66,12 @@ def check_output(path: Path | None, command: str, *inputs: Path | None, overwrit
 
 
 def _fraction(path: Path, command: str) -> int:
-    """Nanoseconds in place of the fraction of a second in the modification time of an output, by its content."""
+    """The mark of an output: nanoseconds, below a second, by a digest of the command and the content."""
     return int(sha256_json([command, sha256_of(path)])[:8], 16) % 10**6 * 1000
 
 
 def _mark(path: Path, command: str) -> None:
-    """The modification time that `check_output` knows: no other file is needed, and a change of the file removes it."""
+    """Write the mark that `check_output` looks for; a change of the file removes it."""
     time = path.stat().st_mtime_ns
     time -= (time - _fraction(path, command)) % SECOND  # make warns of times in the future
     with suppress(OSError):  # of a file system that keeps its own times, on which --overwrite is needed

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from seq2attn.pretrained.family import (
     ImportOptions,
     NumPositions,
     Size,
+    VocabularyFile,
 )
 from seq2attn.pretrained.hf_weights import Tables, WeightNames
 
@@ -88,6 +89,8 @@ class BartFamily(Family):
 
     architecture: BartArchitecture
     names = BART_NAMES
+    norms: ClassVar[Mapping[str, Any]]
+    """Settings of norms, which encoder and decoder share."""
 
     @property
     def tables(self) -> Tables:
@@ -100,9 +103,11 @@ class BartFamily(Family):
         """Positions of the original, for source and translation each."""
         return self.architecture.max_position_embeddings
 
-    def layers(self, options: ImportOptions) -> dict[str, Any]:
-        """Settings that encoder and decoder share: the order of norms and the positions."""
-        raise NotImplementedError
+    @property
+    def layers(self) -> dict[str, Any]:
+        """Settings that encoder and decoder share: norms and positions."""
+        positions = {"position_encoding": "learned", "max_positions": self.max_positions}
+        return {**self.norms, **(positions if self.names.learned else {})}
 
     def model(self, options: ImportOptions) -> dict[str, Any]:
         """The model section."""
@@ -113,7 +118,7 @@ class BartFamily(Family):
             "dropout": one.dropout,
             "attention_dropout": one.attention_dropout,
             "activation_dropout": one.activation_dropout,
-        } | self.layers(options)
+        } | self.layers
         score = {"kind": "multi-head", "heads": one.decoder_attention_heads}
         tie = "none" if not tables.tied else "all" if tables.shared else "output"
         return {
@@ -142,25 +147,20 @@ class Bart(BartFamily):
     model_type = "bart"
     architecture_class = BartModelArchitecture
     names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=BART_OFFSET)
+    norms: ClassVar[Mapping[str, Any]] = {"norm_order": "post", "embedding_norm": True}
 
     @property
     def file(self) -> Path:
         """The tokenizer."""
         return self.folder / HF_TOKENIZER_FILE
 
-    def layers(self, options: ImportOptions) -> dict[str, Any]:
-        """Settings that encoder and decoder share: norms and positions."""
-        positions = {"position_encoding": "learned", "max_positions": self.max_positions}
-        return {"norm_order": "post", "embedding_norm": True, **positions}
-
     def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides."""
-        self.check_language(options.target_language, (), "--to")
-        self.check_language(options.source_language, (), "--from")
+        self.check_no_languages(options)
         section = {"kind": "hugging-face", "path": self.file.resolve(), "tag": OUR_START}
         return section, section
 
-    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+    def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A file and its id of each token, for both sides."""
         content = read_object(self.file, FILE_HINT, MAX_FILE_BYTES)
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from zipfile import is_zipfile
 
 import torch
@@ -37,6 +37,8 @@ NumPositions = Annotated[int, Field(gt=0, le=2**16)]
 """Number of positions, for which a table may be computed."""
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 """Number of rows or columns, which PyTorch can hold."""
+VocabularyFile: TypeAlias = tuple[Path, dict[str, int]]
+"""A file with a vocabulary, and its id of each token."""
 
 
 def _convert(source: Path, target: Path) -> None:
@@ -186,7 +188,7 @@ class Family(ABC):
         return self.generation.search(self.max_positions, options.source_language)
 
     @abstractmethod
-    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+    def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A file and its id of each token, for both sides; PAD, EOS and UNK have our names. Raises UserError."""
 
     def rows(self, source: Tokenizer, target: Tokenizer) -> tuple[list[int], list[int]]:
@@ -267,3 +269,8 @@ class Family(ABC):
             return
         has = f"the model has the languages {', '.join(known)}" if known else "the model has no tags of languages"
         raise UserError(f"{self.folder}: {has}; {'give one' if known else 'leave it out'} ({option} LANG)")
+
+    def check_no_languages(self, options: ImportOptions) -> None:
+        """Raises UserError for a language, which a model without tags of languages cannot have."""
+        self.check_language(options.target_language, (), "--to")
+        self.check_language(options.source_language, (), "--from")

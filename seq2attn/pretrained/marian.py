@@ -11,15 +11,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.bart import BartArchitecture, BartFamily
-from seq2attn.pretrained.family import ImportOptions, Size
+from seq2attn.pretrained.family import ImportOptions, Size, VocabularyFile
 from seq2attn.pretrained.hf_weights import Tables
 from seq2attn.tokenizers.sentencepiece_model import read_pieces
 
@@ -90,7 +89,7 @@ class MarianTokens(BartFamily):
         separate = self.tokenizer_settings.get("separate_vocabs") is True or not self.tables.shared
         return VOCABULARY_FILE, TARGET_VOCABULARY_FILE if separate else VOCABULARY_FILE
 
-    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+    def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A vocabulary and its id of each token, for both sides."""
         source, target = (self.folder / name for name in self.vocabulary_files)
         return (source, read_pieces(source)), (target, read_pieces(target))
@@ -113,6 +112,7 @@ class Marian(MarianTokens):
     model_type = "marian"
     architecture_class = MarianArchitecture
     architecture: MarianArchitecture
+    norms: ClassVar[Mapping[str, Any]] = {"norm_order": "post"}
 
     @property
     def own_options(self) -> tuple[str, ...]:
@@ -127,10 +127,6 @@ class Marian(MarianTokens):
         if not shared:
             target_size = one.decoder_vocab_size or one.vocab_size
         return Tables(self.names, one.vocab_size, target_size, one.d_model, shared, one.tie_word_embeddings)
-
-    def layers(self, options: ImportOptions) -> dict[str, Any]:
-        """Post-norm."""
-        return {"norm_order": "post"}
 
     def _wavelengths(self, options: ImportOptions) -> tuple[Wavelengths, Wavelengths]:
         """Those of both sides: of an export, or Marian's, or those that `transformers` puts in their place."""

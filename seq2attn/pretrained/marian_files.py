@@ -23,7 +23,7 @@ from seq2attn.config.yaml_reader import parse_yaml
 from seq2attn.errors import DataError
 from seq2attn.io.files import FILE_HINT, read_bytes
 from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
-from seq2attn.pretrained.family import Generation, ImportOptions, Size
+from seq2attn.pretrained.family import Generation, ImportOptions, Size, VocabularyFile
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
 from seq2attn.pretrained.marian_weights import read_marian_weights, to_hf_tensors
 from seq2attn.tokenizers.sentencepiece_model import load_processor, read_model_pieces, read_pieces
@@ -158,7 +158,7 @@ class MarianFiles(Marian):
         """The id of each piece of a vocabulary. Raises UserError."""
         return read_model_pieces(vocabulary) if vocabulary.suffix == ".spm" else read_pieces(vocabulary)
 
-    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+    def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A vocabulary and its id of each token, for both sides, up to that of the row of zeros."""
         pad, sides = self.architecture.pad_token_id, []
         for file, size in zip(self.vocabularies, self.options.dim_vocabs, strict=True):

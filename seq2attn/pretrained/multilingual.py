@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from seq2attn.errors import DataError
 from seq2attn.io.hf_folder import CONFIG_FILE
 from seq2attn.pretrained.bart import BART_NAMES, BART_OFFSET, POSITIONS, BartArchitecture, BartFamily
-from seq2attn.pretrained.family import OUR_START, TOKENIZER_FILE, ImportOptions
+from seq2attn.pretrained.family import OUR_START, TOKENIZER_FILE, ImportOptions, VocabularyFile
 from seq2attn.tokenizers.sentencepiece_model import find_languages, read_model_pieces, read_pieces
 
 MODEL_FILE, VOCABULARY_FILE = "sentencepiece.bpe.model", "vocab.json"
@@ -90,7 +90,7 @@ class Multilingual(BartFamily):
         """Our tokens that are no pieces."""
         return [OUR_START, *self.added]
 
-    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+    def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A file and its id of each token, for both sides: the same."""
         ids = {**self.pieces, **self.added}
         ids[OUR_START] = ids.pop("<s>")
@@ -110,6 +110,7 @@ class M2M100(Multilingual):
 
     model_type = "m2m_100"
     architecture_class = M2M100Architecture
+    norms: ClassVar[Mapping[str, Any]] = {"norm_order": "pre"}
     names = replace(
         BART_NAMES, bias="", sinusoids=tuple(f"model.{side}coder.embed_positions.weights" for side in ("en", "de"))
     )
@@ -123,9 +124,10 @@ class M2M100(Multilingual):
                 " target language; it cannot be imported"
             )
 
-    def layers(self, options: ImportOptions) -> dict[str, Any]:
-        """Settings that encoder and decoder share: the order of norms and the positions."""
-        return {"norm_order": "pre", "position_offset": self.architecture.pad_token_id + 1}
+    @property
+    def layers(self) -> dict[str, Any]:
+        """Settings that encoder and decoder share: norms and positions."""
+        return {**super().layers, "position_offset": self.architecture.pad_token_id + 1}
 
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
         """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
@@ -154,6 +156,7 @@ class MBart(Multilingual):
     model_type = "mbart"
     architecture_class = MBartArchitecture
     names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=BART_OFFSET)
+    norms: ClassVar[Mapping[str, Any]] = {"norm_order": "pre", "embedding_norm": True}
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         """Raises UserError with the file and the key that cannot be used."""
@@ -168,11 +171,6 @@ class MBart(Multilingual):
                 f"{folder / CONFIG_FILE}: `decoder_start_token_id` is not EOS, as in translation models of the first"
                 " mBART; only mBART-50 can be imported"
             )
-
-    def layers(self, options: ImportOptions) -> dict[str, Any]:
-        """Settings that encoder and decoder share: norms and positions."""
-        positions = {"position_encoding": "learned", "max_positions": self.max_positions}
-        return {"norm_order": "pre", "embedding_norm": True, **positions}
 
     def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
         """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""

@@ -5,17 +5,16 @@ spiece.model    a SentencePiece model; its pieces follow 105 tokens of pretraini
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.bart import BART_NAMES, POSITIONS, BartArchitecture
-from seq2attn.pretrained.family import ImportOptions
+from seq2attn.pretrained.family import ImportOptions, VocabularyFile
 from seq2attn.pretrained.marian import SOURCE_MODEL, MarianTokens
 from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
@@ -37,10 +36,7 @@ class Pegasus(MarianTokens):
     model_type = "pegasus"
     architecture_class = PegasusArchitecture
     names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS)
-
-    def layers(self, options: ImportOptions) -> dict[str, Any]:
-        """Settings that encoder and decoder share: the order of norms and the positions."""
-        return {"norm_order": "pre", "position_encoding": "learned", "max_positions": self.max_positions}
+    norms: ClassVar[Mapping[str, Any]] = {"norm_order": "pre"}
 
     def computed(self) -> dict[str, Tensor]:
         """Tables of positions for a file without them."""
@@ -61,13 +57,12 @@ class Pegasus(MarianTokens):
         """The tokenizer sections of both sides."""
         if self.has_marian_tokenizer:
             return super().tokenizers(options)
-        self.check_language(options.target_language, (), "--to")
-        self.check_language(options.source_language, (), "--from")
+        self.check_no_languages(options)
         path = self.folder.resolve() / MODEL_FILE
         section = {"kind": "sentencepiece", "path": path, "special_tokens": [*PRETRAINING_TOKENS]}
         return section, section
 
-    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+    def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A file and its id of each token, for both sides."""
         if self.has_marian_tokenizer:
             return super().token_ids()

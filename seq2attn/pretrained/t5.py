@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 
 from seq2attn.config.base import NumLayers
 from seq2attn.io.hf_folder import CONFIG_FILE, validate_fields
-from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions, Size
+from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions, Size, VocabularyFile
 from seq2attn.pretrained.hf_weights import OUR_OUTPUT, Tables, WeightNames
 from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
@@ -178,7 +177,7 @@ class T5(Family):
         """The id of each piece. Raises RunError."""
         return read_model_pieces(self.folder / PIECES_FILE)
 
-    def token_ids(self) -> tuple[tuple[Path, dict[str, int]], tuple[Path, dict[str, int]]]:
+    def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """The model of the pieces, and the id of each token: pieces, extra ids from the last to 0, unused rows."""
         extra = [f"<extra_id_{number}>" for number in reversed(range(NUM_EXTRA_IDS))]
         first, size = len(self.pieces), self.architecture.vocab_size
