@@ -98,6 +98,11 @@ class DataConfig(Config):
         return {corpus.source for corpus in corpora}, {corpus.target for corpus in corpora}
 
     @property
+    def has_alignments(self) -> bool:
+        """True if a training corpus has word alignments."""
+        return any(isinstance(corpus, PlainTextConfig) and corpus.alignment is not None for corpus in self.train)
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """The distinct tags of the training corpora, in their order."""
         return tuple(dict.fromkeys(f"<{corpus.tag}>" for corpus in self.train if corpus.tag is not None))

@@ -126,8 +126,7 @@ def prepare(
             yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, size)))
             parts.append(TrainingPart.of_corpus(corpus, pair_filter.report))
 
-    has_alignments = any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train)
-    _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=has_alignments)
+    _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=data.has_alignments)
     dev_inspector = _save_dev(data, tokenizers, dev_size, folder, log)
     for name, part in zip(names, parts, strict=True):
         log(part.describe(name, parts))

@@ -34,8 +34,8 @@ class EncoderBaseConfig(Config):
         return False
 
     @property
-    def wordpiece_path(self) -> Path | None:
-        """The folder of the checkpoint whose tokenizer the source needs; None: any tokenizer."""
+    def checkpoint(self) -> Path | None:
+        """The folder of a pretrained encoder, whose tokenizer the source needs; None for others."""
         return None
 
     def output_dim(self, input_dim: int) -> int:

@@ -228,7 +228,7 @@ class BertEncoderConfig(EncoderBaseConfig):
         return self.architecture
 
     @property
-    def wordpiece_path(self) -> Path:
+    def checkpoint(self) -> Path:
         """The folder of the checkpoint."""
         return self.path
 

@@ -13,7 +13,6 @@ from seq2attn.config.load import load
 from seq2attn.config.plugin import is_plugin
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import MAX_CHARACTERS, MAX_TOKENS
-from seq2attn.data.readers import PlainTextConfig
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.models.model_config import ModelConfig
@@ -30,7 +29,7 @@ def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConf
 
 
 def _check_bert_tokenizer(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
-    path = None if is_plugin(model.encoder) else model.encoder.wordpiece_path
+    path = model.encoder_checkpoint
     if path is None:
         return []
     if not isinstance(tokenizer.source, WordPieceTokenizerConfig):
@@ -53,7 +52,7 @@ def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: Trai
     if guided is None:
         return []
     mistakes = []
-    if not any(isinstance(corpus, PlainTextConfig) and corpus.alignment for corpus in data.train):
+    if not data.has_alignments:
         message = "needs word alignments: set `data.train.alignment`, next to `kind: plain`"
         mistakes.append(FieldError("training.guided_alignment", message))
     if shape is not None and (mistake := guided.unsupported(*shape)):

@@ -76,6 +76,11 @@ class ModelConfig(Config):
         return self
 
     @property
+    def encoder_checkpoint(self) -> Path | None:
+        """The folder of a pretrained encoder; None for others."""
+        return None if is_plugin(self.encoder) else self.encoder.checkpoint
+
+    @property
     def cross_attention(self) -> AttentionConfig | None:
         """The attention of the decoder; None without one, and for the decoder of a plug-in."""
         return None if is_plugin(self.decoder) else self.decoder.cross_attention

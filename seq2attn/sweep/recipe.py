@@ -14,7 +14,6 @@ from seq2attn.config.base import FieldError
 from seq2attn.config.hints import suggest_or_list
 from seq2attn.data.corpora import CORPORA
 from seq2attn.data.readers import PlainTextConfig
-from seq2attn.decoders.fixed_context import FixedContextDecoderConfig
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun, load_plan
 from seq2attn.sweep.sweep_config import Axes, Choices, SubGrid, SweepConfig, expand, trial_name
@@ -150,7 +149,7 @@ def _mistakes(recipe: Recipe) -> list[str]:
         evaluation.paper_bleu and "paper_bleu" in (evaluation.metrics or ["paper_bleu"])
     ):
         mistakes.append("`metric: paper_bleu` needs `evaluation.paper_bleu` in the base or in `changes`")
-    if "alignments" in config.figures and isinstance(experiment.model.decoder, FixedContextDecoderConfig):
+    if "alignments" in config.figures and experiment.model.attention_shape == (0, 0):
         mistakes.append("`figures: [alignments]` needs a baseline with attention")
     return mistakes + _teacher_mistakes(recipe)
 

@@ -20,7 +20,6 @@ from seq2attn.config.load import load_json
 from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.fingerprint import file_digest, fingerprint, text_options
 from seq2attn.data.readers import CorpusConfig
-from seq2attn.encoders.bert import BertEncoderConfig
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import TestSetResult
 from seq2attn.experiment.experiment_config import ExperimentConfig
@@ -141,7 +140,7 @@ def options(experiment: ExperimentConfig) -> dict[str, Any]:
     """The part of the fingerprint of an experiment that needs none of its files."""
     content = experiment.model_dump(mode="json", exclude={"run_dir", "data", "tokenizer"})
     places = [(content["model"]["embeddings"], side) for side in ("source_vectors", "target_vectors")]
-    if isinstance(experiment.model.encoder, BertEncoderConfig):
+    if experiment.model.encoder_checkpoint is not None:
         places.append((content["model"]["encoder"], "path"))
     if experiment.training.init_from:
         places.append((content["training"]["init_from"], "run_dir"))
@@ -195,8 +194,8 @@ def _input_files(experiment: ExperimentConfig) -> list[Path]:
         runs.append(initial.folder)
         files.append(initial.weights_path)
     files += [file for one in runs for side in ("source", "target") for file in sorted(one.glob(f"{side}/*"))]
-    if isinstance(model.encoder, BertEncoderConfig):
-        files += sorted(model.encoder.path.glob("*.safetensors"))
+    if model.encoder_checkpoint is not None:
+        files += sorted(model.encoder_checkpoint.glob("*.safetensors"))
     files += [file for name in plugin_modules(experiment) for file in _code_files(sys.modules[name])]
     return [*files, *(path for path in _paths(model) if path.is_file())]
 
