@@ -46,20 +46,20 @@ def validate(model: type[C], tree: YAMLTree, *, check_files: bool = False) -> tu
         errors, diagnostics, mismatches = place_errors(error, tree), list[Diagnostic](), dict[Names, list[str]]()
         for placed in errors[:MAX_SHOWN]:
             if placed.detail["type"] in ("value_error", "assertion_error"):
-                diagnostics += _across(placed.names, placed.detail["ctx"]["error"], tree)
+                diagnostics += _field_error_diagnostics(placed.names, placed.detail["ctx"]["error"], tree)
             elif expected := _expected(placed, tree):
                 mismatches.setdefault(placed.names, []).append(expected)
             else:
-                diagnostics.append(_other(placed, model, tree))
-        diagnostics += [_mismatch(names, expected, model, tree) for names, expected in mismatches.items()]
+                diagnostics.append(_other_diagnostic(placed, model, tree))
+        diagnostics += [_mismatch_diagnostic(names, expected, model, tree) for names, expected in mismatches.items()]
         for field_error in check_rules(model.rules, valid_fields(model, tree.data, error)):
-            diagnostics += _across((), field_error, tree)
+            diagnostics += _field_error_diagnostics((), field_error, tree)
         return None, diagnostics, len(errors[MAX_SHOWN:])
 
 
 def locate(errors: Sequence[FieldError], tree: YAMLTree) -> list[Diagnostic]:
     """Diagnostics for errors in a valid config."""
-    return _across((), FieldErrors(errors), tree)
+    return _field_error_diagnostics((), FieldErrors(errors), tree)
 
 
 def place_errors(error: ValidationError, tree: YAMLTree) -> list[PlacedError]:
@@ -92,10 +92,10 @@ def _place(detail: ErrorDetails, tree: YAMLTree) -> PlacedError:
     return PlacedError((*names, *missing), detail, is_member)
 
 
-def _across(names: Names, error: Exception, tree: YAMLTree) -> list[Diagnostic]:
+def _field_error_diagnostics(names: Names, error: Exception, tree: YAMLTree) -> list[Diagnostic]:
     """Diagnostics for an error that a validator raised at `names` or below it."""
     if isinstance(error, FieldErrors):
-        return [diagnostic for one in error.errors for diagnostic in _across(names, one, tree)]
+        return [diagnostic for inner in error.errors for diagnostic in _field_error_diagnostics(names, inner, tree)]
     message = str(error)
     if isinstance(error, FieldError):
         message = error.message
@@ -106,7 +106,7 @@ def _across(names: Names, error: Exception, tree: YAMLTree) -> list[Diagnostic]:
     return [tree.diagnostic(names, f"`{'.'.join(names)}`: {message}" if names else message)]
 
 
-def _other(placed: PlacedError, model: type[Config], tree: YAMLTree) -> Diagnostic:
+def _other_diagnostic(placed: PlacedError, model: type[Config], tree: YAMLTree) -> Diagnostic:
     """Diagnostic of an unknown or missing key, a wrong kind, or any other error with pydantic's message."""
     names, detail, key = placed.names, placed.detail, ".".join(placed.names)
     match detail["type"]:
@@ -162,7 +162,7 @@ def _expected(placed: PlacedError, tree: YAMLTree) -> str | None:
     return match[1] if match else None
 
 
-def _mismatch(names: Names, alternatives: Sequence[str], model: type[Config], tree: YAMLTree) -> Diagnostic:
+def _mismatch_diagnostic(names: Names, alternatives: Sequence[str], model: type[Config], tree: YAMLTree) -> Diagnostic:
     value, text = tree.find(names)[1], tree.entries[names].node.value
     expected = " or ".join(dict.fromkeys(alternatives))
     hint = _hint(value, text, expected)

@@ -55,7 +55,7 @@ class YAMLReader:
         extends = tree.data.pop("extends", None)
         if extends is not None and is_run(path.parent):
             place = tree.entries["extends",].node
-            self._stop(_at(place, "the config of a run is complete and may not extend another file"))
+            self._stop(_node_diagnostic(place, "the config of a run is complete and may not extend another file"))
         is_list = isinstance(extends, list)
         bases = [
             self._base(name, tree.entries[("extends", str(number)) if is_list else ("extends",)].node, (*chain, path))
@@ -70,7 +70,7 @@ class YAMLReader:
         if node is None:
             self._stop(Diagnostic("the file is empty; expected `key: value` lines", _mark(str(path), text, 0)))
         if not isinstance(node, MappingNode):
-            self._stop(_at(node, f"expected `key: value` lines{look_alike(str(node.value))}"))
+            self._stop(_node_diagnostic(node, f"expected `key: value` lines{look_alike(str(node.value))}"))
         return self._tree(node)
 
     def parse_override(self, text: str) -> YAMLTree:
@@ -95,16 +95,16 @@ class YAMLReader:
 
     def _base(self, reference: Any, node: Node, chain: tuple[Path, ...]) -> YAMLTree:
         if not isinstance(reference, str):
-            self._stop(_at(node, "`extends` should be the path of a file, or a list of paths"))
+            self._stop(_node_diagnostic(node, "`extends` should be the path of a file, or a list of paths"))
         expanded = os.path.expanduser(reference)  # noqa: PTH111  # accepts the `~` of an unknown user
         base = Path(os.path.normpath(chain[-1].parent / expanded))
         try:
             is_circle = base.resolve() in [file.resolve() for file in chain]
         except RuntimeError as error:  # links in a circle
-            self._stop(_at(node, f"`extends` is not a valid path: {error}"))
+            self._stop(_node_diagnostic(node, f"`extends` is not a valid path: {error}"))
         if is_circle:
             circle = " -> ".join(file.name for file in (*chain, base))
-            self._stop(_at(node, f"`extends` goes in a circle: {circle}"))
+            self._stop(_node_diagnostic(node, f"`extends` goes in a circle: {circle}"))
         return self.read_file(base, chain, node)
 
     def _read(self, path: Path, reference: Node | None) -> bytes:
@@ -117,7 +117,7 @@ class YAMLReader:
         except OSError as error:
             if reference is None:
                 raise ConfigError(f"{path}: {_reason(path, error)}") from None
-            self._stop(_at(reference, f"`extends`: {_reason(path, error)}"))
+            self._stop(_node_diagnostic(reference, f"`extends`: {_reason(path, error)}"))
 
     def _text(self, raw: bytes, path: Path) -> str:
         try:
@@ -127,7 +127,7 @@ class YAMLReader:
             before = content[: error.start].decode()
             text = before + content[error.start :].decode(errors="replace")
             message = f"this is not UTF-8 (byte 0x{content[error.start]:02x}); save the file as UTF-8"
-            self._stop(_character(message, str(path), text, len(before)))
+            self._stop(_character_diagnostic(message, str(path), text, len(before)))
 
     def _compose(self, text: str, name: str, *, skip: int = 0) -> Node | None:
         """The YAML in `text` after the first `skip` characters, which count as columns."""
@@ -138,15 +138,15 @@ class YAMLReader:
             return loader.get_single_node()
         except ReaderError as error:
             message = f"YAML allows no character {ord(text[error.position]):#04x}"
-            self._stop(_character(message, name, text, error.position))
+            self._stop(_character_diagnostic(message, name, text, error.position))
         except MarkedYAMLError as error:
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             mark = error.problem_mark or error.context_mark or _mark(name, text, 0)
             before = re.sub(r"(^|\s)#.*", "", "\n".join(text[: mark.index].split("\n")[-2:]))  # without comments
             hint = "; indent with spaces" if "'\\t'" in problem else look_alike(before)
-            self._stop(_character(f"this is not YAML: {problem}{hint}", name, text, mark.index))
+            self._stop(_character_diagnostic(f"this is not YAML: {problem}{hint}", name, text, mark.index))
         except RecursionError:
-            self._stop(_character("this is nested too deep", name, text, loader.index))
+            self._stop(_character_diagnostic("this is nested too deep", name, text, loader.index))
 
     def _tree(self, node: Node, key: Node | None = None) -> YAMLTree:
         """The values of a node, without those that cannot be read."""
@@ -158,7 +158,7 @@ class YAMLReader:
             if isinstance(node, ScalarNode):
                 return self._scalar(node)
             if node.tag not in _KNOWN:
-                self.diagnostics.append(_at(node, f"unknown tag {node.tag}"))
+                self.diagnostics.append(_node_diagnostic(node, f"unknown tag {node.tag}"))
             above = (*above, node)
             if not isinstance(node, MappingNode):
                 return [value_of(None, item, (*names, str(i)), above) for i, item in enumerate(node.value)]
@@ -169,11 +169,11 @@ class YAMLReader:
 
     def _count(self, node: Node, above: tuple[Node, ...]) -> None:
         if node in above:
-            self._stop(_at(node, "this anchor contains itself"))
+            self._stop(_node_diagnostic(node, "this anchor contains itself"))
         self._num_values += 1
         if self._num_values > MAX_VALUES or len(above) > MAX_DEPTH:
             reason = "too large for a config" if self._num_values > MAX_VALUES else "nested too deep"
-            self._stop(_at(node, f"with its anchors expanded, this is {reason}"))
+            self._stop(_node_diagnostic(node, f"with its anchors expanded, this is {reason}"))
 
     def _pairs(self, node: MappingNode, above: tuple[Node, ...]) -> dict[str, tuple[Node, Node]]:
         """Keys and values of a mapping, and of those that it merges by `<<`."""
@@ -185,18 +185,22 @@ class YAMLReader:
                     if isinstance(part, MappingNode):
                         merged = self._pairs(part, (*above, part)) | merged
                     else:
-                        self.diagnostics.append(_at(part, "`<<` should be a mapping, or a list of mappings"))
+                        self.diagnostics.append(
+                            _node_diagnostic(part, "`<<` should be a mapping, or a list of mappings")
+                        )
             elif not isinstance(key, ScalarNode):
-                self.diagnostics.append(_at(key, "a key should be a name"))
+                self.diagnostics.append(_node_diagnostic(key, "a key should be a name"))
             elif self._is_text(key) and key.value in pairs:
                 line = pairs[key.value][0].start_mark.line + 1
-                self.diagnostics.append(_at(key, f"the key `{key.value}` is here twice; first in line {line}"))
+                self.diagnostics.append(
+                    _node_diagnostic(key, f"the key `{key.value}` is here twice; first in line {line}")
+                )
             else:
                 pairs[key.value] = key, value
         return merged | pairs
 
     def _scalar(self, node: ScalarNode) -> Any:
-        """A number, a truth value or nothing; else a PathString, also for values that cannot be read."""
+        """A number, a boolean or nothing; else a PathString, also for values that cannot be read."""
         problem = None if node.tag in _KNOWN else f"unknown tag {node.tag}"
         if self._is_text(node) and problem is None and node.tag not in _TEXT:
             try:
@@ -210,7 +214,7 @@ class YAMLReader:
             except (LookupError, ValueError, OverflowError, yaml.YAMLError):
                 problem = f"{node.value!r} is not a YAML {node.tag.removeprefix(_YAML)}"
         if problem:
-            self.diagnostics.append(_at(node, problem))
+            self.diagnostics.append(_node_diagnostic(node, problem))
         name = str(node.start_mark.name)
         return PathString.of(node.value, Path.cwd() if name == COMMAND_LINE else Path(name).parent)
 
@@ -218,7 +222,7 @@ class YAMLReader:
         """True for text without NUL or surrogates, which can be printed and can be a file name."""
         if "\0" not in node.value and not re.search("[\ud800-\udfff]", node.value):
             return True
-        self.diagnostics.append(_at(node, "text may not contain NUL or surrogates"))
+        self.diagnostics.append(_node_diagnostic(node, "text may not contain NUL or surrogates"))
         node.value = "?"
         return False
 
@@ -264,11 +268,11 @@ def read_ids(raw: bytes, path: Path, fix: str) -> dict[str, int]:
         raise RunError(f"{path}: is not a vocabulary of Marian ({reason}); {fix}") from None
 
 
-def _at(node: Node, message: str) -> Diagnostic:
+def _node_diagnostic(node: Node, message: str) -> Diagnostic:
     return Diagnostic(message, node.start_mark, node.end_mark)
 
 
-def _character(message: str, name: str, text: str, index: int) -> Diagnostic:
+def _character_diagnostic(message: str, name: str, text: str, index: int) -> Diagnostic:
     return Diagnostic(message, _mark(name, text, index), _mark(name, text, index + 1))
 
 
