@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from seq2attn.data.corpus import read_text_pairs
-from seq2attn.data.prepare import DEV, TRAIN, text_path
+from seq2attn.data.prepared_data import DEV, TRAIN, text_path
 from seq2attn.decoders.recurrent import LuongDecoderConfig
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig

@@ -1,28 +1,15 @@
-"""Preparation of text: trained tokenizers and memory-mapped token ids, made once.
-
-run.json                 written first: the manifest of a run directory
-source/ target/          the tokenizers; the same one twice if it is joint
-data/train/ data/dev/    the ids, and beside them the text as data/train.jsonl, data/dev.jsonl
-data/dev-1.jsonl ...     the dev set with further references as targets, if any
-data/train/word_ids/, alignments/    the word of each token and the links between words, if known
-data/hashes.npy          hashes of the training pairs, to find them in test sets
-data-report.json         statistics of all corpora
-data/prepared.json       written last: fingerprint of the text and config that all of it was made from
-"""
+"""Preparation of text, made once: trained tokenizers and memory-mapped token ids, in the files of `prepared_data`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import NotRequired
 
-from pydantic import PositiveInt, TypeAdapter
 from tqdm import tqdm
-from typing_extensions import TypedDict
 
-from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
+from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, text_pair_writer
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, PairFilter
 from seq2attn.data.fingerprint import fingerprint
@@ -35,6 +22,17 @@ from seq2attn.data.inspection import (
     load_hashes,
     save_hashes,
 )
+from seq2attn.data.prepared_data import (
+    DEV,
+    PREPARE_HINT,
+    PREPARED,
+    TRAIN,
+    PreparedData,
+    dev_text_paths,
+    load_prepared,
+    max_vocab_size,
+    text_path,
+)
 from seq2attn.data.readers import (
     CorpusConfig,
     PlainTextConfig,
@@ -44,51 +42,19 @@ from seq2attn.data.readers import (
     read_references,
 )
 from seq2attn.data.train_tokenizers import check_tags, make_tokenizers
-from seq2attn.data.training_set import TrainingPart, TrainingSet
+from seq2attn.data.training_set import TrainingPart
 from seq2attn.data.word_alignment import pair_word_ids
-from seq2attn.errors import DataError, RunError
+from seq2attn.errors import DataError
 from seq2attn.io.files import (
     FORMAT_VERSION,
-    check_format,
     read_object,
     remove_temporary,
-    validate,
     write_json,
     write_manifest,
 )
 from seq2attn.io.terminal import Log
-from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer, load_tokenizers
-
-PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
-PREPARE_HINT = "remove the folder it is in, and prepare the data again"
-
-
-class _Counts(TypedDict):
-    """Content of `data/prepared.json`, besides fingerprints."""
-
-    corpora: tuple[TrainingPart, ...]
-    references: NotRequired[PositiveInt]
-
-
-_COUNTS = TypeAdapter(_Counts)
-
-
-@dataclass(frozen=True)
-class PreparedData:
-    """The prepared text of a training."""
-
-    source: Tokenizer
-    target: Tokenizer
-    train: TrainingSet
-    dev: Corpus
-    dev_sources: tuple[str, ...]
-    dev_references: tuple[tuple[str, ...], ...]  # one stream per reference, as in sacreBLEU
-
-    @property
-    def tokenizers(self) -> TokenizerPair:
-        """The tokenizers of source and target."""
-        return TokenizerPair(self.source, self.target)
 
 
 def prepare(
@@ -96,9 +62,8 @@ def prepare(
 ) -> PreparedData:
     """Train the tokenizers, or copy those of a run, and encode the text into `folder`, unless it is prepared already.
 
-    `keep_tokenizers` uses those in `folder`, for weights that were trained with them.
-
-    Raises: DataError for text that cannot be used, before anything is trained; RunError for a corrupt `folder`.
+    `keep_tokenizers` uses those in `folder`, for weights that were trained with them. Raises DataError for text
+    that cannot be used, before anything is trained; RunError for a corrupt `folder`.
     """
     for corpus in (*data.train, data.dev, *data.test.values()):
         _check_corpus(corpus, log)
@@ -117,31 +82,39 @@ def prepare(
     if not keep_tokenizers:
         make_tokenizers(data, text, folder, log)
     tokenizers = load_tokenizers(folder)
-
-    inspector, pair_filter = CorpusInspector(*tokenizers), PairFilter(data.filters)
-    parts = list[TrainingPart]()
-
-    def training_pairs() -> Iterator[EncodedPair]:
-        for corpus, name, size in zip(data.train, names, train_sizes, strict=True):
-            yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, size)))
-            parts.append(TrainingPart.of_corpus(corpus, pair_filter.report))
-
-    _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=data.has_alignments)
-    dev_inspector = _save_dev(data, tokenizers, dev_size, folder, log)
+    train, hashes, parts = _save_train(data, tokenizers, dict(zip(names, train_sizes, strict=True)), folder)
+    dev = _save_dev(data, tokenizers, dev_size, folder, log)
     for name, part in zip(names, parts, strict=True):
         log(part.describe(name, parts))
-    save_hashes(pair_filter.hashes, folder)
-    train = _with_earlier(inspector.report(), folder if keep_tokenizers else text.run_dir)
-    _report(train, dev_inspector.report(pair_filter.hashes), pair_filter.hashes, data.test, folder, log)
-    prepared = {
+    save_hashes(hashes, folder)
+    report = _with_earlier(train, folder if keep_tokenizers else text.run_dir)
+    _report(report, dev.report(hashes), hashes, data.test, folder, log)
+    content = {
+        "format": FORMAT_VERSION,
         "fingerprint": _fingerprint(data, text),
         "tests": _test_fingerprints(data, text),
         "corpora": [asdict(part) for part in parts],
         "references": _save_references(data.dev, folder),
         "kept_tokenizers": keep_tokenizers,
     }
-    write_json(folder / PREPARED, {"format": FORMAT_VERSION, **prepared})
+    write_json(folder / PREPARED, content)
     return load_prepared(folder)
+
+
+def _save_train(
+    data: DataConfig, tokenizers: TokenizerPair, sizes: Mapping[str, int], folder: Path
+) -> tuple[CorpusReport, Hashes, list[TrainingPart]]:
+    """Write the filtered training text; `sizes` are the pairs of each corpus by its name."""
+    inspector, pair_filter = CorpusInspector(*tokenizers), PairFilter(data.filters)
+    parts = list[TrainingPart]()
+
+    def training_pairs() -> Iterator[EncodedPair]:
+        for corpus, (name, size) in zip(data.train, sizes.items(), strict=True):
+            yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, size)))
+            parts.append(TrainingPart.of_corpus(corpus, pair_filter.report))
+
+    _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=data.has_alignments)
+    return inspector.report(), pair_filter.hashes, parts
 
 
 def _save_dev(data: DataConfig, tokenizers: TokenizerPair, size: int, folder: Path, log: Log) -> CorpusInspector:
@@ -201,42 +174,6 @@ def _with_earlier(report: CorpusReport, run: Path | None) -> CorpusReport:
     return report.with_earlier(earlier.train if earlier else None)
 
 
-def load_prepared(folder: Path) -> PreparedData:
-    """The output of `prepare`, without reading the original text.
-
-    Raises: RunError when a file is missing or corrupt.
-    """
-    content = read_object(folder / PREPARED, "prepare the data first")
-    check_format(content, folder / PREPARED, PREPARE_HINT)
-    prepared = validate(_COUNTS, content, folder / PREPARED, "has no counts of the training corpora", PREPARE_HINT)
-    parts, num_references = prepared["corpora"], prepared.get("references", 1)
-    tokenizers = load_tokenizers(folder)
-    train, dev = (_load_corpus(folder / name, tokenizers) for name in (TRAIN, DEV))
-    if sum(part.report.num_kept for part in parts) != len(train):
-        raise RunError(
-            f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {PREPARE_HINT}"
-        )
-    streams = [list(read_text_pairs(path)) for path in _dev_text_paths(folder, num_references)]
-    return PreparedData(
-        *tokenizers,
-        TrainingSet(*tokenizers, train, text_path(folder / TRAIN), parts),
-        dev,
-        tuple(source for source, _ in streams[0]),
-        tuple(tuple(target for _, target in stream) for stream in streams),
-    )
-
-
-def _load_corpus(folder: Path, tokenizers: TokenizerPair) -> Corpus:
-    corpus = Corpus.load(folder)
-    if len(corpus.ids) and corpus.ids.max() >= _vocab_size(tokenizers):
-        raise RunError(f"{folder}: the prepared ids are not of these tokenizers; {PREPARE_HINT}")
-    return corpus
-
-
-def _vocab_size(tokenizers: TokenizerPair) -> int:
-    return max(len(tokenizer.vocabulary) for tokenizer in tokenizers)
-
-
 def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig, *, keep_tokenizers: bool) -> bool:
     if text.run_dir is not None and not keep_tokenizers and not text.run_dir.is_dir():
         needs = "`tokenizer.run_dir` needs it, also to compare the vocabularies of text that is prepared already"
@@ -274,7 +211,7 @@ def _save(
     pairs: Iterable[EncodedPair], tokenizers: TokenizerPair, folder: Path, *, with_alignments: bool = False
 ) -> None:
     """Write the text and ids of pairs, and their alignments: empty ones for pairs that have none."""
-    ids = CorpusBuilder(_vocab_size(tokenizers))
+    ids = CorpusBuilder(max_vocab_size(tokenizers))
     word_ids, links = CorpusBuilder(), CorpusBuilder()
     with text_pair_writer(text_path(folder)) as write:
         for pair in pairs:
@@ -291,17 +228,8 @@ def _save_references(dev: CorpusConfig, folder: Path) -> int:
     """Write the dev set with each further reference as target; returns the number of references."""
     pairs = list(read_pairs(dev))
     streams = read_references(dev, [target for _, target in pairs])
-    for path, stream in islice(zip(_dev_text_paths(folder, len(streams)), streams, strict=True), 1, None):
+    for path, stream in islice(zip(dev_text_paths(folder, len(streams)), streams, strict=True), 1, None):
         with text_pair_writer(path) as write:
             for (source, _), reference in zip(pairs, stream, strict=True):
                 write((source, reference))
     return len(streams)
-
-
-def text_path(folder: Path) -> Path:
-    """The file with the text of a prepared corpus."""
-    return folder.with_suffix(".jsonl")
-
-
-def _dev_text_paths(folder: Path, num_references: int) -> Iterator[Path]:
-    return (text_path(folder / (f"{DEV}-{n}" if n else DEV)) for n in range(num_references))

@@ -17,7 +17,7 @@ from seq2attn.attention.align_functions import LocalPredictiveAlignment
 from seq2attn.attention.hard import HardAlignment
 from seq2attn.attention.monotonic import MonotonicAlignment
 from seq2attn.data.corpus import read_text_pairs
-from seq2attn.data.prepare import DEV
+from seq2attn.data.prepared_data import DEV
 from seq2attn.diagnostics.checks import (
     LOG_PROB_TOLERANCE,
     MAX_BATCH_TOKENS,

@@ -18,7 +18,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2attn.data.corpus import read_text_pairs
-from seq2attn.data.prepare import TRAIN, text_path
+from seq2attn.data.prepared_data import TRAIN, text_path
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, PairedScore, SignificanceTest, paired_scores

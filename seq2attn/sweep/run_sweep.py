@@ -17,7 +17,8 @@ import torch
 from tqdm import tqdm
 
 from seq2attn.config.plugin import plugin_modules
-from seq2attn.data.prepare import PREPARED, prepare
+from seq2attn.data.prepare import prepare
+from seq2attn.data.prepared_data import PREPARED
 from seq2attn.errors import RunError
 from seq2attn.io.files import FORMAT_VERSION, atomic_dir, remove_dir, remove_temporary, write_bytes, write_json
 from seq2attn.io.import_path import environment

@@ -15,7 +15,7 @@ from seq2attn.config.base import FieldError
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
-from seq2attn.data.prepare import PreparedData
+from seq2attn.data.prepared_data import PreparedData
 from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig

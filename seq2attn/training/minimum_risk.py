@@ -14,7 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 
 from seq2attn.data.collate import Batch, collate
-from seq2attn.data.prepare import PreparedData
+from seq2attn.data.prepared_data import PreparedData
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import MinimumRiskConfig

@@ -11,7 +11,8 @@ import torch
 from seq2attn.config.base import FieldError
 from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.fingerprint import file_digest
-from seq2attn.data.prepare import PREPARED, PreparedData, load_prepared, prepare
+from seq2attn.data.prepare import prepare
+from seq2attn.data.prepared_data import PREPARED, PreparedData, load_prepared
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory

@@ -13,7 +13,7 @@ import torch
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
-from seq2attn.data.prepare import PreparedData
+from seq2attn.data.prepared_data import PreparedData
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.inference.engines.source_limit import model_source_limit

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seq2attn.data.fingerprint import file_digest
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.run_directory import RunDirectory
 from tests.support.commands import Done, Invoke, invoke_in
 from tests.support.recipes import RECIPE, home

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import text_digest
 from seq2attn.io.weights import load_tensors

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.inference import synthetic_corpus
 from seq2attn.inference.engines.native import NativeEngine
 from tests.support import untrained_runs as small

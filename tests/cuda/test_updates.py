@@ -11,7 +11,7 @@ import torch._dynamo
 from seq2attn.config.load import load
 from seq2attn.data.collate import collate, make_micro_batches
 from seq2attn.data.corpus import Corpus
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.losses.training_loss import TrainingLoss

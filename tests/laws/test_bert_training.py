@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from seq2attn.data.batch_planner import plan_batches
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from tests.support.bert import make_bert
 from tests.support.bert_trainings import folder as folder
 from tests.support.bert_trainings import options

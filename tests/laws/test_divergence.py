@@ -9,7 +9,7 @@ import torch
 
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.corpus import read_text_pairs
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory

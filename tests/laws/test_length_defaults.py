@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from seq2attn.data.corpus import Corpus
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.search.search_config import BeamConfig, LengthsConfig

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from seq2attn.data.batch_planner import plan_batches
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights

@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from seq2attn.data.collate import collate
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import MinimumRiskConfig

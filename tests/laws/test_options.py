@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import IGNORE_INDEX, collate, make_micro_batches
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.losses.scheduled_sampling import ScheduledSamplingConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model

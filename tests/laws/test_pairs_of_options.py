@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from seq2attn.data.collate import collate
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.weights import load_tensors
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig

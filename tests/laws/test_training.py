@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from seq2attn.config.duration import Duration
 from seq2attn.data.batch_planner import plan_batches
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import RunError, UserError
 from seq2attn.io.weights import load_tensors

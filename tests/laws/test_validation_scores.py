@@ -7,7 +7,7 @@ import pytest
 import sacrebleu
 import torch
 
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
 from tests.support.trainings import trained
 from tests.support.validation import every, validate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.exported import check_manifest

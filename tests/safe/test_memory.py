@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seq2attn.data.prepare import load_prepared, prepare
+from seq2attn.data.prepare import prepare
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator

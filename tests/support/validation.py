@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.training.distributed import init_distributed

@@ -9,7 +9,8 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
 from seq2attn.data.fingerprint import fingerprint
-from seq2attn.data.prepare import load_prepared, prepare
+from seq2attn.data.prepare import prepare
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.data.readers import JSONLinesConfig
 from seq2attn.data.training_set import CHUNK, TrainingSet
 from seq2attn.errors import DataError, RunError

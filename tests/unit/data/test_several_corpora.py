@@ -12,7 +12,8 @@ from seq2attn.data.batch_planner import plan_batches
 from seq2attn.data.collate import make_batch
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.inspection import DataReport
-from seq2attn.data.prepare import PREPARED, PreparedData, load_prepared, prepare
+from seq2attn.data.prepare import prepare
+from seq2attn.data.prepared_data import PREPARED, PreparedData, load_prepared
 from seq2attn.errors import ConfigError, DataError, RunError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig

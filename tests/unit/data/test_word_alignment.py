@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from seq2attn.data.collate import make_batch
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import FiltersConfig
-from seq2attn.data.prepare import load_prepared, prepare
+from seq2attn.data.prepare import prepare
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.data.word_alignment import split_words, word_ids
 from seq2attn.errors import DataError

@@ -9,7 +9,7 @@ from benchmark.setting import Setting, UnavailableError
 from benchmark.systems import Ours
 from benchmark.text import num_target_tokens, prepare_text
 
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
 from tests.support.benchmarks import setting
 

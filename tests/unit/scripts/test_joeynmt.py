@@ -6,7 +6,7 @@ import joeynmt
 import pytest
 from sacrebleu import corpus_bleu
 
-from seq2attn.data.prepare import load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets, write_reports
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
