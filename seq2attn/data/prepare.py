@@ -65,8 +65,7 @@ def prepare(
     `keep_tokenizers` uses those in `folder`, for weights that were trained with them. Raises DataError for text
     that cannot be used, before anything is trained; RunError for a corrupt `folder`.
     """
-    for corpus in (*data.train, data.dev, *data.test.values()):
-        _check_corpus(corpus, log)
+    _check_corpora(data, log)
     if keep_tokenizers:
         check_tags(data, load_tokenizer(folder / "source"), folder)
     test_sizes = [(name, _count_pairs(corpus)) for name, corpus in data.test.items()]
@@ -75,14 +74,13 @@ def prepare(
         _inspect_changed_tests(data, text, folder, log)
         return load_prepared(folder)
     names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
-    train_sizes, dev_size = [_count_pairs(corpus) for corpus in data.train], _count_pairs(data.dev)
-    sizes = *zip(names, train_sizes, strict=True), ("dev", dev_size), *test_sizes
-    log(", ".join(f"{name}: {size:,} pairs" for name, size in sizes))
+    sizes, dev_size = dict(zip(names, map(_count_pairs, data.train), strict=True)), _count_pairs(data.dev)
+    log(", ".join(f"{name}: {size:,} pairs" for name, size in (*sizes.items(), ("dev", dev_size), *test_sizes)))
     _begin(folder)
     if not keep_tokenizers:
         make_tokenizers(data, text, folder, log)
     tokenizers = load_tokenizers(folder)
-    train, hashes, parts = _save_train(data, tokenizers, dict(zip(names, train_sizes, strict=True)), folder)
+    train, hashes, parts = _save_train(data, tokenizers, sizes, folder)
     dev = _save_dev(data, tokenizers, dev_size, folder, log)
     for name, part in zip(names, parts, strict=True):
         log(part.describe(name, parts))
@@ -133,11 +131,12 @@ def _begin(folder: Path) -> None:
     (folder / PREPARED).unlink(missing_ok=True)
 
 
-def _check_corpus(corpus: CorpusConfig, log: Log) -> None:
+def _check_corpora(data: DataConfig, log: Log) -> None:
     """Raises DataError for a file that is not regular; logs a warning for a source that is also the target."""
-    check_regular(corpus)
-    if corpus.source == corpus.target:
-        log(f"warning: {corpus.files[0]}: source and target are the same")
+    for corpus in (*data.train, data.dev, *data.test.values()):
+        check_regular(corpus)
+        if corpus.source == corpus.target:
+            log(f"warning: {corpus.files[0]}: source and target are the same")
 
 
 def _test_fingerprints(data: DataConfig, text: TokenizersConfig) -> dict[str, str]:

@@ -25,6 +25,7 @@ from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.right_to_left import is_right_to_left
 from seq2attn.tokenizers.tags import add_tag, check_tag
@@ -44,9 +45,8 @@ def export_run(
 ) -> AgreementReport:
     """Export a run. Returns the agreement of both engines on the lines of `verify_with`, or on sources of the dev set.
 
-    `tag`: before the lines of `verify_with`.
-
-    Raises ConfigError when the target does not support the model, UserError when the engines do not agree.
+    `tag`: before the lines of `verify_with`. Raises ConfigError when the target does not support the model, UserError
+    when the engines do not agree.
     """
     dtype = _resolve_dtype(target, quantization)
     experiment = run.load_config()
@@ -56,20 +56,16 @@ def export_run(
     source, tokenizer = loaded.tokenizers
     check_tag(source, tag)
     lines = [add_tag(line, tag) for line in _verification_lines(run, verify_with)]
-    for side, one in (("source", source), ("target", tokenizer)):
-        if is_right_to_left(one):
-            message = "tokens are in reverse order, which other programs do not expect; not exported"
-            raise UserError(f"{run.folder}: its {side} {message}")
+    _check_direction(run, loaded.tokenizers)
     check_replaceable(where)
     with atomic_dir(Path(os.path.realpath(where))) as partial:  # what a link points to is replaced, and not the link
         target.export(run, partial, dtype)
         target.check_tokenizer(source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
         lengths, options = _supported_search(engine, experiment.search)
-        greedy = GreedyConfig(lengths=lengths)
         beam = BeamConfig(beam_size=5, lengths=lengths)
+        searches: list[tuple[str, SearchConfig]] = [("greedy", GreedyConfig(lengths=lengths)), ("beam 5", beam)]
         sources = [source.encode(line)[: engine.max_source_length] for line in lines]
-        searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
         report = compare_engines(NativeEngine(loaded.model), engine, sources, searches, prefix=tokenizer.line_prefix)
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
@@ -78,6 +74,14 @@ def export_run(
         model_card = build_model_card(run, dtype, report, target.hub_library, target.usage(run, where, options))
         write_bytes(partial / MODEL_CARD_FILE, model_card.encode())
     return report
+
+
+def _check_direction(run: RunDirectory, tokenizers: TokenizerPair) -> None:
+    """Raises UserError for tokens from right to left."""
+    for side, tokenizer in tokenizers._asdict().items():
+        if is_right_to_left(tokenizer):
+            message = "tokens are in reverse order, which other programs do not expect; not exported"
+            raise UserError(f"{run.folder}: its {side} {message}")
 
 
 def _resolve_dtype(target: ExportTarget, quantization: str | None) -> str:

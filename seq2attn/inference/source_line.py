@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, filterfalse
+from itertools import chain, filterfalse, islice
 
 import sentencex
 import torch
 
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
+from seq2attn.inference.translation import Translation
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
-from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.normalize import collapse_whitespace, is_blank
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
+from seq2attn.tokenizers.normalize import collapse_whitespace, is_blank, join_sentences
 from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 from seq2attn.tokenizers.tokenized_text import MAX_CHARACTER_TOKENS, whole_word_ids
 from seq2attn.tokenizers.vocabulary import UNK
@@ -168,3 +169,22 @@ def are_truncated(
     sizes = torch.tensor([len(segment) for line in lines for segment in line.segments])
     limits = iter((lengths.limits(sizes).max_length - 1).tolist())
     return [max(len(best.tokens) - next(limits) for best, *_ in segments) >= 0 for segments in ranked]
+
+
+def build_translation(
+    line: SourceLine, ranked: Sequence[Sequence[Hypothesis]], count: int | None, tokenizers: TokenizerPair
+) -> Translation:
+    """The best translation of a line, with its `alternatives`, `count` in all; `ranked`: hypotheses of each segment."""
+    sources = [tokenizers.source.convert_ids_to_tokens(segment) for segment in line.segments]
+    best, *others = [
+        Translation(
+            join_sentences([one.text or tokenizers.target.decode(one.tokens) for one in hypotheses]),
+            combined_score(line, hypotheses),
+            sum(one.log_prob for one in hypotheses),
+            tuple(token for one in hypotheses for token in tokenizers.target.convert_ids_to_tokens(one.tokens)),
+            tuple(token for tokens in sources for token in tokens),
+            segments=line.segment_texts,
+        )
+        for hypotheses in islice(zip_by_rank(ranked), count)
+    ]
+    return replace(best, alternatives=tuple(others))

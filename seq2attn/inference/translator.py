@@ -23,10 +23,9 @@ from seq2attn.inference.reranking import Reranker, rerank
 from seq2attn.inference.source_line import (
     SourceLine,
     are_truncated,
-    combined_score,
+    build_translation,
     effective_source_limit,
     encode_prefix,
-    zip_by_rank,
 )
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.unknown_words import replace_unknown_words
@@ -48,7 +47,6 @@ from seq2attn.search.translate_ids import (
     retry_with_smaller_batches,
 )
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
-from seq2attn.tokenizers.normalize import join_sentences
 
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each segment of a line, best first."""
@@ -245,8 +243,8 @@ class Translator:
         while batch := list(islice(pairs, window)):
             number = checks.num_lines + 1
             encoded = [
-                replace(self.encode(line, search.lengths), prefix=encode_prefix(self.target, begin))
-                for line, begin in batch
+                replace(self.encode(line, search.lengths), prefix=encode_prefix(self.target, text))
+                for line, text in batch
             ]
             checks.add_lines(encoded, self.source)
             own_seed = search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search
@@ -255,12 +253,11 @@ class Translator:
             checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
             checks.not_finite += [line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments]
             for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
-                translation = replace(self._translation(line, hypotheses, num_hypotheses), truncated=is_truncated)
-                if attention and any(line.segments) and [NAN_HYPOTHESIS] not in hypotheses:
-                    best = [(segment, one.tokens) for segment, (one, *_) in zip(line.segments, hypotheses, strict=True)]
-                    weights = AttentionWeights.concat([self._compute_weights(*pair) for pair in best])
-                    translation = replace(translation, attention_weights=weights)
-                yield translation
+                translation = replace(
+                    build_translation(line, hypotheses, num_hypotheses, self.tokenizers), truncated=is_truncated
+                )
+                weights = self._line_weights(line, hypotheses) if attention else None
+                yield replace(translation, attention_weights=weights)
         if checker is None:
             warn_at_caller(checks)
 
@@ -297,24 +294,16 @@ class Translator:
         """The segments of a line as the engine takes them."""
         return line.segments
 
-    def _translation(self, line: SourceLine, ranked: RankedHypotheses, count: int | None) -> Translation:
-        sources = [self.source.convert_ids_to_tokens(segment) for segment in line.segments]
-        best, *others = [
-            Translation(
-                join_sentences([*map(self._decode, hypotheses)]),
-                combined_score(line, hypotheses),
-                sum(one.log_prob for one in hypotheses),
-                tuple(token for one in hypotheses for token in self.target.convert_ids_to_tokens(one.tokens)),
-                tuple(token for tokens in sources for token in tokens),
-                segments=line.segment_texts,
-            )
-            for hypotheses in islice(zip_by_rank(ranked), count)
-        ]
-        return replace(best, alternatives=tuple(others))
-
     def attention_weights(self, source: str, target: str) -> AttentionWeights:
         """The attention weights of a given translation of a line, by forced decoding."""
         return self._compute_weights(self.source.encode(source), self.target.encode(target))
+
+    def _line_weights(self, line: SourceLine, hypotheses: RankedHypotheses) -> AttentionWeights | None:
+        """The attention weights of the best translation; None for an empty line, or one that is not finite."""
+        if not any(line.segments) or [NAN_HYPOTHESIS] in hypotheses:
+            return None
+        best = [(segment, one.tokens) for segment, (one, *_) in zip(line.segments, hypotheses, strict=True)]
+        return AttentionWeights.concat([self._compute_weights(*pair) for pair in best])
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         return AttentionWeights.compute(self.model, self.tokenizers, source, target)

@@ -26,9 +26,9 @@ from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, SearchConfig
-from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE, HFTokenizer
+from seq2attn.tokenizers.base import TokenizerPair
+from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE
 from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank
-from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
 OPTIONS = {"positions": "--positions", "punctuation": "--no-punctuation", "source_prefix": "--source-prefix"}
@@ -37,12 +37,7 @@ NUM_PROBE_LINES, MAX_PROBE_WORDS = 20, 12
 
 
 def import_run(
-    folder: Path,
-    run: Path,
-    options: ImportOptions,
-    *,
-    allow_pickle: bool = False,
-    verify_with: Path | None = None,
+    folder: Path, run: Path, options: ImportOptions, *, allow_pickle: bool = False, verify_with: Path | None = None
 ) -> AgreementReport | None:
     """Make the run directory `run` of the model in `folder`; `allow_pickle` reads `pytorch_model.bin` too.
 
@@ -50,17 +45,14 @@ def import_run(
     `transformers` is not installed, or has no such model. Raises UserError, leaving nothing behind, for a model that
     cannot be imported, or when the two do not agree.
     """
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
-        raise UserError(f"{run}: exists; give another directory, or move it away")
-    check_not_working_dir(run)
+    _check_new(run)
     family = read_family(folder, allow_pickle=allow_pickle)
     _check_options(family, options)
     experiment = _experiment(family, run, options)
-    source, target = (one.train([]) for one in experiment.tokenizer.per_side)
+    tokenizers = source, target = TokenizerPair(*(config.train([]) for config in experiment.tokenizer.per_side))
     rows = family.rows(source, target)
-    sizes = len(source.vocabulary), len(target.vocabulary)
     with SkipInit(), torch.device("meta"):
-        empty = build_model(experiment.model, *sizes)
+        empty = build_model(experiment.model, *map(len, tokenizers.vocabularies))
     with family.weights_folder(allow_pickle=allow_pickle) as weights_in:
         tensors = read_tensors(folder, weights_in, empty, family.tables, family.computed)
     family.check_positions(tensors)
@@ -72,11 +64,10 @@ def import_run(
         directory.save_config(experiment)
         weights = convert_weights(family.convert(tensors), empty, family.tables, rows)
         origin = {"imported": str(folder.resolve()), "architecture": family.model_type, "positions": options.positions}
-        directory.save_model(weights, (source.vocabulary, target.vocabulary), origin)
+        directory.save_model(weights, tokenizers.vocabularies, origin)
         loaded = directory.load()
         report = None
         if find_spec("transformers") is not None:
-            assert isinstance(source, SentencePieceTokenizer | HFTokenizer)
             check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)
             if (original := family.load_original(tensors, options)) is not None:
                 report = _compare(loaded, TransformersEngine(original, rows), lines)
@@ -85,11 +76,14 @@ def import_run(
     return report
 
 
-def _compare(
-    imported: LoadedRun,
-    original: TransformersEngine,
-    lines: Sequence[str],
-) -> AgreementReport:
+def _check_new(run: Path) -> None:
+    """Raises UserError for a folder that is not empty, or the working directory."""
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise UserError(f"{run}: exists; give another directory, or move it away")
+    check_not_working_dir(run)
+
+
+def _compare(imported: LoadedRun, original: TransformersEngine, lines: Sequence[str]) -> AgreementReport:
     """The agreement of an imported model with the original on `lines`."""
     experiment = imported.experiment
     lengths = experiment.search.lengths.model_copy(update={"min_length": 0})

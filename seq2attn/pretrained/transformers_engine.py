@@ -16,14 +16,13 @@ from seq2attn.inference.engines.base import Engine
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
-from seq2attn.tokenizers.hf_tokenizer import HFTokenizer
-from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
+from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 
 def check_tokenizer(
     folder: Path,
-    source: SentencePieceTokenizer | HFTokenizer,
+    source: Tokenizer,
     rows: Sequence[int],
     original: Callable[[str], list[int]],
     lines: Sequence[str],

@@ -215,7 +215,6 @@ def resolve_search(
     """`search` with the options of a call; options of all kinds are kept, and others of its kind.
 
     `mbr`: minimum Bayes risk decoding with this number of samples. `overrides`: those that `search` was loaded with.
-
     Raises UserError when two kinds of search are given, for a beam of another size than configs may have, or that its
     groups do not divide, and for overrides of the same key or that the kind of search lacks.
     """
@@ -242,12 +241,16 @@ def resolve_search(
     elif beam is not None:
         found = BeamConfig(beam_size=beam, **shared)
     if found.kind != search.kind:
-        option = next(name for name, is_given in given.items() if is_given)
-        for override in overrides:
-            section, key, *_ = [*override.partition("=")[0].split("."), "kind"]
-            if section == "search" and (key == "kind" or key not in type(found).model_fields):
-                raise UserError(f"--set {override}: has no effect with {option}")
+        _check_fields(overrides, found, next(name for name, is_given in given.items() if is_given))
     return found
+
+
+def _check_fields(overrides: Sequence[str], search: SearchConfig, option: str) -> None:
+    """Raises UserError for an override of the kind of search, or of a field that the kind of an `option` lacks."""
+    for override in overrides:
+        section, key, *_ = [*override.partition("=")[0].split("."), "kind"]
+        if section == "search" and (key == "kind" or key not in type(search).model_fields):
+            raise UserError(f"--set {override}: has no effect with {option}")
 
 
 def check_num_hypotheses(search: SearchConfig, count: int) -> None:

@@ -52,12 +52,7 @@ def draw_heatmap(
     scaled = scale_weights(attention.weights, color_scale)
     grid = _grid(layers, heads)
     rows, columns = grid.shape
-    cell = min(
-        0.3 if grid.size == 1 else 0.22,
-        max(0.12, MAX_WIDTH_INCHES / (columns * num_keys)),
-        MAX_SIZE_INCHES / (columns * num_keys),
-        MAX_SIZE_INCHES / (rows * num_queries),
-    )
+    cell = _cell_size(rows * num_queries, columns * num_keys, is_one=grid.size == 1)
     width = columns * (num_keys * cell + 0.25) + LETTER_INCHES * max(map(display_width, queries)) + 1
     heading = _wrap(visible(title), width)  # control characters are not allowed in SVG
     height = rows * (num_queries * cell + 0.35 + LETTER_INCHES * max(map(display_width, keys)))
@@ -81,6 +76,12 @@ def draw_heatmap(
             _label(axes, keys, queries if column == 0 else (), size)
             maps.append(axes)
         _draw_legend(canvas, image, maps, scaled, height=height - LINE_INCHES * len(heading))
+
+
+def _cell_size(rows: int, columns: int, *, is_one: bool) -> float:
+    """Width and height in inches of a cell among those of all maps; larger if there `is_one` map."""
+    fits_page = max(0.12, MAX_WIDTH_INCHES / columns)
+    return min(0.3 if is_one else 0.22, fits_page, MAX_SIZE_INCHES / columns, MAX_SIZE_INCHES / rows)
 
 
 def _draw_legend(canvas: Figure, image: AxesImage, maps: list[Axes], scaled: ScaledWeights, *, height: float) -> None:

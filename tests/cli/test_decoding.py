@@ -135,7 +135,7 @@ def test_searches_that_an_engine_or_a_model_does_not_have(invoke: Invoke, tmp_pa
     mistakes = [mistake.field for mistake in unsupported_search(search)]
     assert mistakes == ["search.no_repeat_ngram_size", "search.coverage_penalty", "search.num_beam_groups"]
     with pytest.raises(UserError, match=r"`search.coverage_penalty`: the graphs give no attention weights"):
-        OnnxEngine.translate(None, [], search, budget=1)  # type: ignore[arg-type]
+        OnnxEngine(None).translate([], search, budget=1)  # type: ignore[arg-type]  # before the graphs are used
 
 
 def test_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
