@@ -177,9 +177,9 @@ class Attention(nn.Module):
         """State and weights [B, H, K, S] of one query of each row -> the next state."""
         score_state, alignment_state = state
         if score_state is not None:
-            score_state = self.score.update_state(score_state, unfold_beams(weights, len(score_state)).squeeze(2))
+            score_state = self.score.update_state(score_state, unfold_beams(weights, score_state.size(0)).squeeze(2))
         if alignment_state is not None:
-            alignment_weights = unfold_beams(weights, len(alignment_state)).squeeze(2)
+            alignment_weights = unfold_beams(weights, alignment_state.size(0)).squeeze(2)
             alignment_state = self.alignment.update_state(alignment_state, alignment_weights)
         return score_state, alignment_state
 

@@ -113,7 +113,7 @@ def after(text: str, changes: list[Any]) -> bytes:
         else:
             try:
                 tree = yaml.safe_load(text)
-            except yaml.YAMLError:
+            except (yaml.YAMLError, ValueError):  # ValueError: a tag that the text is not of, such as !!int
                 break
             text = yaml.safe_dump(changed(tree, *one), allow_unicode=True)
     return text.encode("utf-8", "surrogatepass")
