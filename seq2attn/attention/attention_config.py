@@ -75,7 +75,7 @@ class AttentionConfig(Config):
 
     @property
     def sampling(self) -> str:
-        """Why candidates of minimum risk training cannot be scored, if positions are sampled."""
+        """The reason that minimum risk training cannot score candidates, for sampled positions."""
         return "" if is_plugin(self.align) else self.align.sampling
 
     @property

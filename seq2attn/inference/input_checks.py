@@ -106,6 +106,6 @@ def enumerate_lines(lines: Sequence[int]) -> str:
 
 
 def warn_at_caller(checker: InputChecker) -> None:
-    """Warn of inputs and of translations that are not finite, at the caller of the public method."""
+    """Warnings of inputs and of translations that are not finite, at the caller of the public method."""
     for message in (*checker.warnings(), *not_finite_errors(checker.not_finite)):
         warn(message, InputWarning, stacklevel=3)
