@@ -63,7 +63,7 @@ class CoverageScoreConfig(ScoreConfig):
 
     kind: Literal["coverage"] = "coverage"
     dim: PositiveInt = 256
-    """Width of the hidden layer of the alignment model."""
+    """Width of the hidden layer of the score."""
     heads: PositiveInt = 1
     """Number of heads."""
     max_fertility: PositiveFloat = 2.0

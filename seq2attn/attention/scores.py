@@ -191,7 +191,7 @@ class CosineScoreConfig(ScoreConfig):
 
 
 class AdditiveScore(ScoreFunction):
-    """v . tanh(W q + U k): Bahdanau et al. 2015, section A.1.2, the alignment model.
+    """v . tanh(W q + U k): Bahdanau et al. 2015, section A.1.2.
 
     Luong's concat, v . tanh(W [q; k]) (Luong et al. 2015, section 3.1), is the same function: its matrix is [W U].
     """
@@ -208,13 +208,13 @@ class AdditiveScore(ScoreFunction):
 
 
 class AdditiveScoreConfig(ScoreConfig):
-    """Bahdanau's alignment model; `concat` is Luong's name for it."""
+    """Bahdanau's score; `concat` is Luong's name for it."""
 
     rules = (check_heads,)
 
     kind: Literal["additive", "concat"]
     dim: PositiveInt = 256
-    """Width of the hidden layer of the alignment model."""
+    """Width of the hidden layer of the score."""
     heads: PositiveInt = 1
     """Number of heads."""
 

@@ -207,7 +207,7 @@ class TrainingConfig(Config):
     scheduled_sampling: ScheduledSamplingConfig | None = None
     """Predictions of the model as inputs of the decoder; none: always the reference."""
     minimum_risk: MinimumRiskConfig | None = None
-    """The expected cost of sampled translations as the objective, without label smoothing; none: cross-entropy."""
+    """The expected cost of sampled translations as the loss, without label smoothing; none: cross-entropy."""
     guided_alignment: GuidedAlignmentConfig | None = None
     """Training of an attention head on the word alignments of `data.train`; none: off."""
     max_grad_norm: PositiveFloat | None = 1.0

@@ -1,4 +1,4 @@
-"""The training objective: label-smoothed cross-entropy, computed together with the output layer.
+"""The training loss: label-smoothed cross-entropy, computed together with the output layer.
 
 Shapes: B sentences, T target tokens, M target tokens of a batch, D width of the decoder, V target vocabulary.
 """
