@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os.path
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin
@@ -144,7 +145,8 @@ class Config(BaseModel):
     def _check_input(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        return {name: complete(cls.model_fields.get(name), value) for name, value in data.items()}
+        fields = cls.model_fields
+        return {name: complete(fields[name], value) if name in fields else value for name, value in data.items()}
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
@@ -153,10 +155,8 @@ class Config(BaseModel):
         return self
 
 
-def complete(field: FieldInfo | None, value: Any) -> Any:
+def complete(field: FieldInfo, value: Any) -> Any:
     """A value in YAML with the kind of the default if it has none; as text if it is a boolean in place of a number."""
-    if field is None:
-        return value
     types = {*members(field.annotation)}
     if isinstance(value, bool) and types & {int, float} and not types & {bool, str}:
         return str(value)  # pydantic takes true for 1, but refuses its text
@@ -190,16 +190,14 @@ def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldE
     return errors
 
 
-def valid_fields(model: type[Config], data: Any, error: ValidationError) -> dict[str, Any]:
-    """Validated fields of `data` without errors; none if `error` is about the whole."""
-    invalid = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
-    if not invalid or not isinstance(data, Mapping):
-        return {}
-    values: dict[str, Any] = {}
-    for name, field in model.model_fields.items():
-        if name in data and name not in invalid:
-            annotation: Any = Annotated[field.annotation, field]
-            values[name] = TypeAdapter(annotation).validate_python(complete(field, data[name]))
-        elif name not in invalid:
-            values[name] = field.get_default(call_default_factory=True)
-    return values
+def valid_fields(model: type[Config], data: Any) -> dict[str, Any]:
+    """The validated fields of `data` that have no errors; none unless `data` is a mapping."""
+    fields: dict[str, Any] = {}
+    for name, field in model.model_fields.items() if isinstance(data, Mapping) else ():
+        annotation: Any = Annotated[field.annotation, field]
+        with suppress(ValidationError):
+            if name in data:
+                fields[name] = TypeAdapter(annotation).validate_python(complete(field, data[name]))
+            elif not field.is_required():
+                fields[name] = field.get_default(call_default_factory=True)
+    return fields

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from seq2attn.config.base import CHECK_FILES, Config, FieldError, FieldErrors, check_rules, valid_fields
 from seq2attn.config.hints import OUR_KEYS, look_alike, suggest, suggest_or_list
 from seq2attn.config.kinds import key_type
-from seq2attn.config.yaml_tree import MAX_SHOWN, MISSING, Diagnostic, Names, YAMLTree, child
+from seq2attn.config.yaml_tree import MAX_SHOWN, Diagnostic, Names, YAMLValue
 
 C = TypeVar("C", bound=Config)
 TYPE_NAMES = {
@@ -35,7 +35,7 @@ class PlacedError(NamedTuple):
     is_member: bool = False  # it is of one of the types that the value may have
 
 
-def validate(model: type[C], tree: YAMLTree, *, check_files: bool = False) -> tuple[C | None, list[Diagnostic], int]:
+def validate(model: type[C], tree: YAMLValue, *, check_files: bool = False) -> tuple[C | None, list[Diagnostic], int]:
     """The config; or None, diagnostics of its errors and of rules across valid parts, and the number of further errors.
 
     Only as many errors are explained as are shown.
@@ -46,23 +46,17 @@ def validate(model: type[C], tree: YAMLTree, *, check_files: bool = False) -> tu
         errors, diagnostics, mismatches = place_errors(error, tree), list[Diagnostic](), dict[Names, list[str]]()
         for placed in errors[:MAX_SHOWN]:
             if placed.detail["type"] in ("value_error", "assertion_error"):
-                diagnostics += _field_error_diagnostics(placed.names, placed.detail["ctx"]["error"], tree)
+                diagnostics += diagnose(placed.detail["ctx"]["error"], tree, placed.names)
             elif expected := _expected(placed, tree):
                 mismatches.setdefault(placed.names, []).append(expected)
             else:
                 diagnostics.append(_other_diagnostic(placed, model, tree))
         diagnostics += [_mismatch_diagnostic(names, expected, model, tree) for names, expected in mismatches.items()]
-        for field_error in check_rules(model.rules, valid_fields(model, tree.data, error)):
-            diagnostics += _field_error_diagnostics((), field_error, tree)
+        diagnostics += diagnose(FieldErrors(check_rules(model.rules, valid_fields(model, tree.data))), tree)
         return None, diagnostics, len(errors[MAX_SHOWN:])
 
 
-def locate(errors: Sequence[FieldError], tree: YAMLTree) -> list[Diagnostic]:
-    """Diagnostics for errors in a valid config."""
-    return _field_error_diagnostics((), FieldErrors(errors), tree)
-
-
-def place_errors(error: ValidationError, tree: YAMLTree) -> list[PlacedError]:
+def place_errors(error: ValidationError, tree: YAMLValue) -> list[PlacedError]:
     """The errors with their places, without those that follow from others.
 
     Each type that a value may have reports errors: those about items of a list are the relevant ones. Pydantic also
@@ -76,42 +70,46 @@ def place_errors(error: ValidationError, tree: YAMLTree) -> list[PlacedError]:
     return [one for one in placed if not (one.is_member and one.names in with_items)]
 
 
-def _place(detail: ErrorDetails, tree: YAMLTree) -> PlacedError:
+def _place(detail: ErrorDetails, tree: YAMLValue) -> PlacedError:
     """The place at pydantic's `loc`, which names members of unions, too: by their `kind` or by their type."""
     loc = [str(part) for part in detail["loc"] if part != "[key]"]
     missing = [loc.pop()] if detail["type"] == "missing" else []
-    value, names, tagged, is_member = tree.data, list[str](), MISSING, False
+    value = tree
+    names = list[str]()
+    tagged: YAMLValue | None = None
+    is_member = False
     for part in loc:
-        if value is not tagged and child(value, "kind") == part:
+        if value is not tagged and value.kind == part:
             tagged = value
-        elif (inner := child(value, part)) is not MISSING:
-            value, is_member = inner, False
+        elif inner := value.child(part):
+            value = inner
+            is_member = False
             names.append(part)
         elif part != "0":  # a single value in the place of a list
             is_member = True
     return PlacedError((*names, *missing), detail, is_member)
 
 
-def _field_error_diagnostics(names: Names, error: Exception, tree: YAMLTree) -> list[Diagnostic]:
-    """Diagnostics for an error that a validator raised at `names` or below it."""
+def diagnose(error: Exception, tree: YAMLValue, names: Names = ()) -> list[Diagnostic]:
+    """Diagnostics for an error across fields at `names` or below it."""
     if isinstance(error, FieldErrors):
-        return [diagnostic for inner in error.errors for diagnostic in _field_error_diagnostics(names, inner, tree)]
+        return [diagnostic for field_error in error.errors for diagnostic in diagnose(field_error, tree, names)]
     message = str(error)
     if isinstance(error, FieldError):
         message = error.message
         for name in error.field.split(".") if error.field else []:
             found, value = tree.find(names)
-            is_single = name == "0" and found == names and not isinstance(value, list)
+            is_single = name == "0" and found == names and not isinstance(value.content, list)
             names = names if is_single else (*names, name)
     return [tree.diagnostic(names, f"`{'.'.join(names)}`: {message}" if names else message)]
 
 
-def _other_diagnostic(placed: PlacedError, model: type[Config], tree: YAMLTree) -> Diagnostic:
+def _other_diagnostic(placed: PlacedError, model: type[Config], tree: YAMLValue) -> Diagnostic:
     """Diagnostic of an unknown or missing key, a wrong kind, or any other error with pydantic's message."""
     names, detail, key = placed.names, placed.detail, ".".join(placed.names)
     match detail["type"]:
         case "extra_forbidden":
-            owner = key_type(model, tree.data, names[:-1]).config_class(tree.find(names[:-1])[1])
+            owner = key_type(model, tree, names[:-1]).config_class(tree.find(names[:-1])[1])
             hint = _hint_of_key(names, owner)
             return tree.diagnostic(names, f"unknown key `{key}`{hint}", at_key=True)
         case "missing":
@@ -146,13 +144,13 @@ def _hint_of_key(names: Names, owner: type[Config] | None) -> str:
     return look_alike(name) or suggest_or_list(name, fields)
 
 
-def _kinds(names: Names, model: type[Config], tree: YAMLTree) -> list[str]:
-    return list(key_type(model, tree.data, names).kinds)
+def _kinds(names: Names, model: type[Config], tree: YAMLValue) -> list[str]:
+    return list(key_type(model, tree, names).kinds)
 
 
-def _expected(placed: PlacedError, tree: YAMLTree) -> str | None:
+def _expected(placed: PlacedError, tree: YAMLValue) -> str | None:
     """Description of the expected value; None for errors that are not about the value."""
-    is_mapping = isinstance(tree.find(placed.names)[1], dict)
+    is_mapping = isinstance(tree.find(placed.names)[1].content, dict)
     if placed.detail["type"] == "union_tag_not_found":
         return None if is_mapping else "a mapping"
     for name, errors in TYPE_NAMES.items():
@@ -162,8 +160,9 @@ def _expected(placed: PlacedError, tree: YAMLTree) -> str | None:
     return match[1] if match else None
 
 
-def _mismatch_diagnostic(names: Names, alternatives: Sequence[str], model: type[Config], tree: YAMLTree) -> Diagnostic:
-    value, text = tree.find(names)[1], tree.entries[names].node.value
+def _mismatch_diagnostic(names: Names, alternatives: Sequence[str], model: type[Config], tree: YAMLValue) -> Diagnostic:
+    found_value = tree.find(names)[1]
+    value, text = found_value.content, found_value.node.value
     expected = " or ".join(dict.fromkeys(alternatives))
     hint = _hint(value, text, expected)
     if isinstance(value, str) and expected == "a mapping":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from seq2attn.config.base import Config, FieldError, default_kind, members
 from seq2attn.config.plugin import import_config_class
-from seq2attn.config.yaml_tree import child
+from seq2attn.config.yaml_tree import Names, YAMLValue
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,9 @@ class KeyType:
                 kinds |= KeyType(get_args(member)[0]).kinds
         return kinds
 
-    def config_class(self, value: Any) -> type[Config] | None:
-        """The class of the section or component in YAML; None for one of an unknown kind, or another value."""
-        kind = child(value, "kind") if isinstance(child(value, "kind"), str) else self.default_kind
+    def config_class(self, value: YAMLValue) -> type[Config] | None:
+        """The class of a section or component; None for one of an unknown kind, or another value."""
+        kind = value.kind if isinstance(value.kind, str) else self.default_kind
         if kind is not None and ":" in kind:
             with suppress(FieldError):
                 return import_config_class(str(kind), "")
@@ -41,27 +40,27 @@ class KeyType:
         sections = [member for member in members(self.annotation) if _is_config(member)]
         return kinds.get(str(kind)) if kinds else sections[0] if sections else None
 
-    def child(self, value: Any, name: str) -> KeyType:
-        """The type of a key or item of the value in YAML."""
+    def child(self, value: YAMLValue, name: str) -> KeyType:
+        """The type of a key or item of the value."""
         section = self.config_class(value)
         if section is not None and name in section.model_fields:
             field = section.model_fields[name]
             return KeyType(field.annotation, default_kind(field))
         for member in members(self.annotation):
-            if isinstance(value, dict) and get_origin(member) is dict:
+            if isinstance(value.content, dict) and get_origin(member) is dict:
                 return KeyType(get_args(member)[1])
-            if isinstance(value, list) and name.isdecimal() and get_origin(member) in (list, tuple):
+            if isinstance(value.content, list) and name.isdecimal() and get_origin(member) in (list, tuple):
                 items = [item for item in get_args(member) if item is not Ellipsis]
                 return KeyType(items[min(int(name), len(items) - 1)])
         return KeyType(None)
 
 
-def key_type(model: type[Config], data: Any, names: Sequence[str]) -> KeyType:
-    """The type of the value at `names` of the YAML of a config."""
-    found = KeyType(model)
-    for name in names:
-        found, data = found.child(data, name), child(data, name)
-    return found
+def key_type(model: type[Config], tree: YAMLValue, names: Names) -> KeyType:
+    """The type of the value at `names` of a config."""
+    key_type = KeyType(model)
+    for depth, name in enumerate(names):
+        key_type = key_type.child(tree.find(names[:depth])[1], name)
+    return key_type
 
 
 def _is_config(member: Any) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-from seq2attn.config.base import Config, FieldError, PathString
-from seq2attn.config.explain import locate, validate
-from seq2attn.config.kinds import key_type
+from seq2attn.config.base import Config, FieldError, FieldErrors, PathString
+from seq2attn.config.explain import diagnose, validate
+from seq2attn.config.merge import merge
 from seq2attn.config.yaml_reader import YAMLReader
-from seq2attn.config.yaml_tree import Diagnostic, Names, YAMLTree, format_diagnostics, merge
+from seq2attn.config.yaml_tree import Diagnostic, YAMLValue, format_diagnostics
 from seq2attn.errors import ConfigError
 
 C = TypeVar("C", bound=Config)
@@ -24,15 +24,14 @@ C = TypeVar("C", bound=Config)
 def load(path: Path, model: type[C], overrides: Sequence[str] = (), *, check_files: bool = False) -> C:
     """Load the config at `path`, merged with the files it `extends` and with `overrides` such as `search.beam_size=10`.
 
-    Raises:
-        ConfigError: all mistakes at once, each with its place; with `check_files` also input files that do not exist.
+    Raises ConfigError with all mistakes, each with its place; with `check_files` also input files that do not exist.
     """
     return load_with_locations(path, model, overrides, check_files=check_files)[0]
 
 
 def load_with_locations(
     path: Path, model: type[C], overrides: Sequence[str] = (), *, check_files: bool = False
-) -> tuple[C, YAMLTree]:
+) -> tuple[C, YAMLValue]:
     """`load`, and the merged YAML with the place of each value."""
     tree, diagnostics, dropped = read_merged(path, model, overrides)
     if command := _command_of_other_config(tree.data, model):
@@ -53,33 +52,32 @@ _COMMANDS = {"published": "reproduce", "axes": "sweep", "model": "train"}
 """The commands whose configs have these keys, the most special one first."""
 
 
-def _command_of_other_config(data: Any, model: type[Config]) -> str | None:
+def _command_of_other_config(data: dict[str, Any], model: type[Config]) -> str | None:
     """The command that a config without any key of `model` is for; None if it is not known."""
-    keys = data.keys() if isinstance(data, dict) else set[str]()
-    if keys & model.model_fields.keys():
+    if data.keys() & model.model_fields.keys():
         return None
-    return next((command for key, command in _COMMANDS.items() if key in keys), None)
+    return next((command for key, command in _COMMANDS.items() if key in data), None)
 
 
 def errors_at(
     path: Path, model: type[Config], errors: Sequence[FieldError], overrides: Sequence[str] = ()
 ) -> ConfigError:
     """A ConfigError for errors in a valid config, such as missing files, each with its place."""
-    return format_diagnostics(path, locate(errors, read_merged(path, model, overrides)[0]))
+    return format_diagnostics(path, diagnose(FieldErrors(errors), read_merged(path, model, overrides)[0]))
 
 
 def read_merged(
     path: Path, model: type[Config], overrides: Sequence[str] = ()
-) -> tuple[YAMLTree, list[Diagnostic], list[str]]:
+) -> tuple[YAMLValue, list[Diagnostic], list[str]]:
     """Merged YAML with all overrides, its diagnostics, and messages about keys that a changed kind dropped."""
-    reader = YAMLReader(path)
+    reader = YAMLReader(path, model)
     tree = reader.read_file(path)
     if not overrides:
         return tree, reader.diagnostics, []
     # Merged with each other first, so that their order on the command line does not matter.
-    changes = reduce(merge, map(reader.parse_override, overrides))
-    merged, dropped = override(tree, changes, model)
-    return merged, reader.diagnostics, dropped
+    changes = reduce(partial(merge, model=model), map(reader.parse_override, overrides))
+    dropped = list[str]()
+    return merge(tree, changes, model, dropped), reader.diagnostics, dropped
 
 
 def dump(config: Config) -> str:
@@ -127,7 +125,7 @@ def _open(schema: Any) -> Any:
 def load_json(content: Any, path: Path, model: type[C]) -> C:
     """The config that a file of a run has as JSON; like `config.yaml` of a run, it imports no code but allowed modules.
 
-    Raises: ConfigError with the first mistake.
+    Raises ConfigError with the first mistake.
     """
     try:
         return model.model_validate(PathString.of(content, path.parent))
@@ -136,48 +134,3 @@ def load_json(content: Any, path: Path, model: type[C]) -> C:
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(f"{path}: `{'.'.join(map(str, first['loc']))}`: {first['msg']}") from None
-
-
-def override(tree: YAMLTree, changes: YAMLTree, model: type[Config]) -> tuple[YAMLTree, list[str]]:
-    """`changes` merged into `tree`, and a message for each component whose keys were dropped with its kind.
-
-    A component whose kind changes keeps the keys that the new kind has too. Keys with their default are not mentioned:
-    the config of a run has all keys.
-    """
-    merged, messages = merge(tree, changes), list[str]()
-
-    def drop_keys(names: Names) -> None:
-        old, new = tree.find(names), merged.find(names)[1]
-        change = changes.find(names)[1]
-        if old[0] != names or not all(isinstance(value, dict) for value in (old[1], new, change)):
-            return
-        old_kind, new_kind = key_type(model, tree.data, names), key_type(model, merged.data, names)
-        new_class = new_kind.config_class(new)
-        if "kind" in change and change["kind"] != old[1].get("kind", old_kind.default_kind) and new_class:
-            keys = [key for key in new if key not in change and key not in new_class.model_fields]
-            named = [key for key in keys if not _is_default(old_kind.config_class(old[1]), old[1], key)]
-            for key in keys:
-                del new[key]
-            messages.extend([_describe(merged, names, named)] if named else [])
-        for key in (*(new_class.model_fields if new_class else ()), *change):
-            if key in change:
-                drop_keys((*names, key))
-
-    drop_keys(())
-    return merged, messages
-
-
-def _is_default(part: type[Config] | None, data: Any, key: str) -> bool:
-    """True if the section has the default value of `key`."""
-    if part is None or key not in part.model_fields:
-        return False
-    try:
-        value = getattr(part.model_validate(data), key)
-    except ValidationError:
-        return False
-    return bool(value == part.model_fields[key].get_default(call_default_factory=True))
-
-
-def _describe(tree: YAMLTree, names: Names, dropped: Sequence[str]) -> str:
-    keys = ", ".join(f"`{'.'.join((*names, key))}`" for key in dropped)
-    return f"`{'.'.join(names)}` of kind `{tree.find(names)[1]['kind']}` has no {keys}: dropped"

@@ -1,12 +1,13 @@
-"""Values of a config as plain data, with the YAML node that each came from, and errors with their places."""
+"""Values of a config before validation, each with the YAML that it came from, and errors with their places."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from yaml import Node, ScalarNode
 from yaml.error import Mark
@@ -15,16 +16,6 @@ from seq2attn.errors import ConfigError
 
 Names: TypeAlias = tuple[str, ...]
 """Keys and indices from the root of a config to a value."""
-MISSING: Any = object()
-
-
-class Entry(NamedTuple):
-    """The YAML of a value, and of its key if it has one."""
-
-    key: Node | None
-    node: Node
-
-
 COMMAND_LINE = "<command line>"
 MAX_SHOWN = 20
 """Maximum number of errors of one config that are shown; the others are counted."""
@@ -36,7 +27,12 @@ class Diagnostic:
 
     message: str
     start: Mark
-    end: Mark | None = None
+    end: Mark
+
+    @classmethod
+    def at(cls, node: Node, message: str) -> Diagnostic:
+        """A diagnostic at the text of a node."""
+        return cls(message, node.start_mark, node.end_mark)
 
     @property
     def sort_key(self) -> tuple[str, int, int]:
@@ -46,8 +42,8 @@ class Diagnostic:
     def __str__(self) -> str:
         rest, column = (self.start.buffer or "")[self.start.pointer - self.start.column :], self.start.column
         line = re.split("[\r\n\x85\u2028\u2029\0]", rest, maxsplit=1)[0].rstrip()
-        ends_here = self.end is not None and self.end.line == self.start.line
-        width = (self.end.column if self.end and ends_here else len(line)) - column
+        end = self.end.column if self.end.line == self.start.line else len(line)
+        width = min(end, len(line)) - column
         number, indent = str(self.start.line + 1), re.sub(r"[^\t]", " ", line[:column])
         margin = " " * len(number)
         return (
@@ -72,71 +68,44 @@ def format_diagnostics(path: Path, diagnostics: Sequence[Diagnostic], more: int 
 
 
 @dataclass(frozen=True)
-class YAMLTree:
-    """A config before validation: dicts, lists and scalars."""
+class YAMLValue:
+    """A value of a config before validation, with its YAML and that of its key if it has one."""
 
-    data: Any
-    entries: Mapping[Names, Entry]  # of each value; values that were replaced may have one too
+    content: Any  # a scalar, or a dict or list of YAMLValues
+    node: Node
+    key: Node | None = None
 
-    def find(self, names: Names) -> tuple[Names, Any]:
+    @cached_property
+    def data(self) -> Any:
+        """The value as dicts, lists and scalars."""
+        if isinstance(self.content, dict):
+            return {name: value.data for name, value in self.content.items()}
+        return [item.data for item in self.content] if isinstance(self.content, list) else self.content
+
+    @property
+    def kind(self) -> Any:
+        """The value of `kind` in a mapping; None if there is none."""
+        kind = self.child("kind")
+        return kind.data if kind else None
+
+    def child(self, name: str) -> YAMLValue | None:
+        """The value of a key or index; None if there is none."""
+        if isinstance(self.content, list):
+            return self.content[int(name)] if name.isdecimal() and int(name) < len(self.content) else None
+        return self.content.get(name) if isinstance(self.content, dict) else None
+
+    def find(self, names: Names) -> tuple[Names, YAMLValue]:
         """The value at `names`, or at the longest part of these that exists, and that part."""
-        value = self.data
+        value = self
         for depth, name in enumerate(names):
-            if (inner := child(value, name)) is MISSING:
+            if (inner := value.child(name)) is None:
                 return names[:depth], value
             value = inner
         return names, value
 
     def diagnostic(self, names: Names, message: str, *, at_key: bool = False) -> Diagnostic:
         """A diagnostic at a value or the last existing one above, or at its key if the value has several lines."""
-        key, node = self.entries[self.find(names)[0]]
+        value = self.find(names)[1]
+        node = value.node
         is_block = not isinstance(node, ScalarNode) and node.start_mark.line != node.end_mark.line
-        place = key if key and (is_block or at_key) else node
-        return Diagnostic(message, place.start_mark, place.end_mark)
-
-    def subtree(self, names: Names) -> YAMLTree:
-        """The value at `names`, which exists, as a tree."""
-        depth = len(names)
-        entries = {place[depth:]: entry for place, entry in self.entries.items() if place[:depth] == names}
-        return YAMLTree(self.find(names)[1], entries)
-
-    def nest(self, names: Names, entries: Iterable[Entry]) -> YAMLTree:
-        """The tree as the value at `names` of an otherwise empty one; `entries` are those of the mappings above it."""
-        data = self.data
-        for name in reversed(names):
-            data = {name: data}
-        above = {names[:depth]: entry for depth, entry in enumerate(entries)}
-        return YAMLTree(data, {**above, **{(*names, *place): entry for place, entry in self.entries.items()}})
-
-
-def child(value: Any, name: str) -> Any:
-    """The value of a key or index; MISSING if there is none."""
-    if isinstance(value, list):
-        return value[int(name)] if name.isdecimal() and int(name) < len(value) else MISSING
-    return value.get(name, MISSING) if isinstance(value, dict) else MISSING
-
-
-DEFAULT_KINDS = {"align": "global", "lr_schedule": "inverse-sqrt", "optimizer": "adam", "search": "beam"}
-"""The kinds that may be left out, by the keys of their components."""
-
-
-def merge(base: YAMLTree, over: YAMLTree) -> YAMLTree:
-    """`over` merged into `base`: mappings recursively; other values, and components of another kind, replace.
-
-    A component whose kind alone was overridden, such as by `model.encoder.kind=lstm`, is merged too.
-    """
-    entries = {**base.entries, **over.entries}
-
-    def merged(one: Any, other: Any, names: Names) -> Any:
-        if not (isinstance(one, dict) and isinstance(other, dict)):
-            return other
-        node, old = over.entries[names].node, base.entries[names].node
-        kinds = one.get("kind", DEFAULT_KINDS.get("".join(names[-1:]))), other.get("kind")
-        if node.value and None not in kinds and kinds[0] != kinds[1]:
-            return other
-        if node.start_mark.name == COMMAND_LINE and (old.value or not node.value):
-            entries[names] = base.entries[names]  # errors in the mapping have their place in a file rather
-        common = {key: merged(one[key], other[key], (*names, key)) for key in one if key in other}
-        return {**one, **other, **common}
-
-    return YAMLTree(merged(base.data, over.data, ()), entries)
+        return Diagnostic.at(value.key if value.key and (is_block or at_key) else node, message)

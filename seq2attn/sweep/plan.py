@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
 
 from seq2attn.config.base import FieldError
 from seq2attn.config.explain import validate
-from seq2attn.config.load import load_with_locations, override, read_merged
-from seq2attn.config.yaml_tree import Diagnostic, Entry, YAMLTree, format_diagnostics, merge
+from seq2attn.config.load import load_with_locations, read_merged
+from seq2attn.config.merge import merge
+from seq2attn.config.yaml_tree import Diagnostic, YAMLValue, format_diagnostics
 from seq2attn.errors import ConfigError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
 from seq2attn.sweep.sweep_config import Choices, SweepConfig, expand, is_config, trial_name
 from seq2attn.training.initial_weights import check_parts
+
+_merge = partial(merge, model=ExperimentConfig)
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,9 @@ def load_plan(path: Path, overrides: Sequence[str] = (), model: type[SweepConfig
     diagnostics: dict[str, tuple[Diagnostic, list[str]]] = {}
     trials: list[Trial] = []
     for choices in expand(sweep.axes, sweep.trials):
-        merged = reduce(merge, map(_read, sweep.configs(choices)), base)
+        merged = reduce(_merge, map(_read, sweep.configs(choices)), base)
         if sweep.changes:
-            merged, dropped = override(merged, tree.subtree(("changes",)), ExperimentConfig)
-            messages += dropped
+            merged = merge(merged, tree.content["changes"], ExperimentConfig, messages)
         experiment, mistakes, _ = validate(ExperimentConfig, _merge_choices(merged, tree, choices))
         for diagnostic in mistakes:
             diagnostics.setdefault(str(diagnostic), (diagnostic, []))[1].append(trial_name(choices))
@@ -104,26 +106,26 @@ def load_plan(path: Path, overrides: Sequence[str] = (), model: type[SweepConfig
     return plan
 
 
-def _read(path: Path) -> YAMLTree:
+def _read(path: Path) -> YAMLValue:
     tree, mistakes, _ = read_merged(path, ExperimentConfig)
     if mistakes:
         raise format_diagnostics(path, mistakes)
     return tree
 
 
-def _merge_choices(base: YAMLTree, sweep: YAMLTree, choices: Choices) -> YAMLTree:
+def _merge_choices(base: YAMLValue, sweep: YAMLValue, choices: Choices) -> YAMLValue:
     """The YAML of a trial whose configs are merged already; each value keeps its place in its file."""
     for name, label in choices.items():
-        choice = sweep.subtree(("axes", name, "choices", label))
-        found, at = sweep.find(keys := ("axes", name, "at"))
-        is_whole = found != keys or at is None  # an axis may have the name `at`
+        axis = sweep.find(("axes", name))[1]
+        choice = axis.find(("choices", label))[1]
+        at = axis.child("at")
+        is_whole = at is None or at.data is None
         if choice.data == {} or (is_whole and is_config(choice.data)):
             continue  # an empty choice changes nothing, even where the base has no such key
         if not is_whole:
-            place = Entry(None, sweep.entries[found].node)
-            names = tuple(at.split("."))
-            choice = choice.nest(names, [place] * len(names))
-        base = merge(base, choice)
+            for key in reversed(at.data.split(".")):
+                choice = YAMLValue({key: choice}, at.node)
+        base = _merge(base, choice)
     return base
 
 

@@ -12,7 +12,6 @@ from seq2attn.cli import app
 from seq2attn.config.base import Config
 from seq2attn.config.hints import HINTS
 from seq2attn.config.load import dump, load
-from seq2attn.config.yaml_tree import DEFAULT_KINDS
 from seq2attn.errors import ConfigError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.optim.lr_schedules import CosineScheduleConfig
@@ -166,11 +165,6 @@ class TestAnotherKind:
         assert same == load(write(base), ExperimentConfig)
         assert (other.search.lengths, other.training.optimizer.lr) == (LengthsConfig(), SGDConfig().lr)
         assert other.training.lr_schedule == CosineScheduleConfig()
-
-    def test_the_kinds_that_may_be_left_out(self) -> None:
-        fields = [item for config in all_configs(Config) for item in config.model_fields.items()]
-        kinds = {(name, field.default.kind) for name, field in fields if hasattr(field.default, "kind")}
-        assert kinds == {*DEFAULT_KINDS.items()}
 
     def test_defaults_in_the_config_of_a_run_are_not_named(
         self, write: Write, capsys: pytest.CaptureFixture[str]
