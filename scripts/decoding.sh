@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 
 from seq2attn.experiment.evaluation_config import EvaluationConfig
-from seq2attn.metrics.sacrebleu_metrics import paired_scores
+from seq2attn.metrics.significance import paired_scores
 from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines
 

@@ -31,7 +31,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import sha256_json
 from seq2attn.io.tables import format_table
-from seq2attn.metrics.sacrebleu_metrics import paired_scores
+from seq2attn.metrics.significance import paired_scores
 from seq2attn.models import ModelConfig
 from seq2attn.optim.lr_schedules import InverseSquareRootScheduleConfig
 from seq2attn.optim.optimizers import AdamConfig

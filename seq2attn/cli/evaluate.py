@@ -94,7 +94,6 @@ def evaluate(
     """
     from seq2attn.evaluation.evaluate_runs import EvaluateOptions, evaluate_runs
     from seq2attn.inference.reranking import parse_rerank_runs
-    from seq2attn.sweep.significance import format_differences
     from seq2attn.visualization.curves import draw_bleu_by_length
     from seq2attn.visualization.figure import check_drawing
 
@@ -126,5 +125,4 @@ def evaluate(
     if plot is not None:
         draw_bleu_by_length({label: result.by_length for label, result in evaluated.by_label.items()}, plot)
     reports = evaluated.reports if len(runs) > 1 else evaluated.reports[str(runs[0])]
-    differences = "" if as_json else format_differences(evaluated)
-    typer.echo(json.dumps(reports, ensure_ascii=False, indent=1) if as_json else f"{evaluated}{differences}")
+    typer.echo(json.dumps(reports, ensure_ascii=False, indent=1) if as_json else str(evaluated))

@@ -21,7 +21,8 @@ from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepared_data import TRAIN, text_path
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.metrics.sacrebleu_metrics import LengthBucket, PairedScore, SignificanceTest, paired_scores
+from seq2attn.metrics.sacrebleu_metrics import LengthBucket
+from seq2attn.metrics.significance import PairedScore, SignificanceTest, paired_scores
 from seq2attn.tokenizers.normalize import segment_words
 from seq2attn.tokenizers.tags import check_tag
 from seq2attn.tokenizers.vocabulary import mark_unknown

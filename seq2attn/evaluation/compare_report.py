@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SentenceDifference, SetComparison, seed_spread
 from seq2attn.io.tables import format_table
-from seq2attn.metrics.sacrebleu_metrics import MIN_SIGNIFICANT_BLEU, PairedScore, length_table
+from seq2attn.metrics.sacrebleu_metrics import length_table
+from seq2attn.metrics.significance import MIN_SIGNIFICANT_BLEU, PairedScore
 from seq2attn.visualization.html_page import render_page
 
 TEST_NOTES = {

@@ -82,10 +82,8 @@ class Digests:
 
 
 @dataclass(frozen=True)
-class TestSetResult:
+class SetResult:
     """Scores and translations of one test set."""
-
-    __test__ = False  # for pytest, which collects classes by their name
 
     name: str
     digests: Digests
@@ -163,7 +161,7 @@ def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator
 
 def evaluate_run(
     run: RunDirectory, translator: Translator, tests: Sequence[EvaluationSet], search: SearchConfig
-) -> list[TestSetResult]:
+) -> list[SetResult]:
     """Translate and score each test set."""
     hashes = load_hashes(run.folder)
     return [_evaluate(translator, test, search, hashes) for test in tests]
@@ -171,7 +169,7 @@ def evaluate_run(
 
 def _evaluate(
     translator: Translator, test: EvaluationSet, search: SearchConfig, train_hashes: Hashes | None
-) -> TestSetResult:
+) -> SetResult:
     checker = InputChecker()
     started = time.monotonic()
     output = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, checker=checker))
@@ -183,7 +181,7 @@ def _evaluate(
         *corpus_report.warnings(test.name, translator.training_report),
         *(f"{test.name}: {warning}" for warning in (*checker.line_warnings(), *test.metrics.warnings())),
     )
-    return TestSetResult(
+    return SetResult(
         name=test.name,
         digests=test.digests,
         sentences=len(test.pairs),
@@ -228,7 +226,7 @@ def read_translations(
 
 
 def write_reports(
-    run: RunDirectory, origin: Mapping[str, Any], results: list[TestSetResult], search: SearchConfig, engine: str
+    run: RunDirectory, origin: Mapping[str, Any], results: list[SetResult], search: SearchConfig, engine: str
 ) -> dict[str, Any]:
     """Write translations and a report of each set to the run, and return all reports.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -14,7 +14,7 @@ from seq2attn.data.fingerprint import file_digest
 from seq2attn.errors import UserError
 from seq2attn.evaluation.evaluate import (
     EvaluationSet,
-    TestSetResult,
+    SetResult,
     evaluate_run,
     load_with_origin,
     read_sets,
@@ -30,6 +30,7 @@ from seq2attn.inference.glossary import load_glossary
 from seq2attn.inference.reranking import RerankRun, load_rerankers
 from seq2attn.io.terminal import print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
+from seq2attn.metrics.significance import compare_systems
 from seq2attn.search.search_config import LongInputs, SearchConfig, check_size, resolve_search
 from seq2attn.tokenizers.tags import check_tag
 
@@ -87,11 +88,11 @@ class RunResults:
     """The results of each run on the same test sets, by the name of the run."""
 
     sets: Sequence[EvaluationSet]
-    results: Mapping[str, Sequence[TestSetResult]]
+    results: Mapping[str, Sequence[SetResult]]
     reports: Mapping[str, Any]
 
     @property
-    def by_label(self) -> dict[str, TestSetResult]:
+    def by_label(self) -> dict[str, SetResult]:
         """The results by the name of the set, and of the run if there are several; set by set."""
         labelled = {}
         for results in zip(*self.results.values(), strict=True):
@@ -100,7 +101,7 @@ class RunResults:
         return labelled
 
     def __str__(self) -> str:
-        """Tables of scores with their signatures and, with BLEU among them, BLEU by source length; decoding speed."""
+        """Scores with their signatures, BLEU by source length, decoding speed, and significance of differences."""
         sets: dict[str, dict[str, Sequence[LengthBucket]]] = {}
         for label, result in self.by_label.items():
             if any(score.name == "BLEU" for score in result.scores):
@@ -112,7 +113,20 @@ class RunResults:
             for label, result in self.by_label.items()
         )
         scores = score_table({label: result.scores for label, result in self.by_label.items()})
-        return "\n\n".join([scores, *map(length_table, sets.values()), "\n".join(speeds)])
+        differences = "\n".join(self._differences())
+        return "\n\n".join([scores, *map(length_table, sets.values()), "\n".join(speeds), *filter(None, [differences])])
+
+    def _differences(self) -> Iterator[str]:
+        """The difference in BLEU of each run from the first on each test set, with its p-value; a line each."""
+        for index, test in enumerate(self.sets):
+            (first, baseline), *others = ((run, sets[index].translations) for run, sets in self.results.items())
+            if not others or "bleu" not in test.metrics.names:
+                continue
+            for run, compared in compare_systems(0, baseline, dict(others), test.metrics, test.references).items():
+                p = "below BLEU 1"
+                if compared.p_value is not None:
+                    p = f"p = {compared.p_value:.3f} (paired bootstrap; one seed)"
+                yield f"{test.name}: {run} {compared.difference:+.2f} BLEU against {first}, {p}"
 
 
 def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
@@ -128,7 +142,7 @@ def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
         check_tag(RunDirectory(run).load_tokenizers().source, corpus.tag)
     searches = {run: options.search_config(RunDirectory(run), experiment) for run, experiment in experiments.items()}
     tests = read_sets(sets, experiments[runs[0]].evaluation)
-    results, reports = dict[str, list[TestSetResult]](), dict[str, Any]()
+    results, reports = dict[str, list[SetResult]](), dict[str, Any]()
     for run, search in searches.items():
         results[str(run)], reports[str(run)] = _evaluate(RunDirectory(run), search, tests, options)
     return RunResults(tests, results, reports)
@@ -136,7 +150,7 @@ def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
 
 def _evaluate(
     run: RunDirectory, search: SearchConfig, tests: Sequence[EvaluationSet], options: EvaluateOptions
-) -> tuple[list[TestSetResult], dict[str, Any]]:
+) -> tuple[list[SetResult], dict[str, Any]]:
     """The results of a run or ensemble, and their report, which is written; warnings are printed."""
     load_translator = partial(
         load,

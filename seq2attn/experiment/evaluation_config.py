@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import PositiveInt
-from sacrebleu.metrics.base import Metric
 
 from seq2attn.config.base import Config, FieldError
 from seq2attn.errors import UserError
@@ -18,6 +17,7 @@ from seq2attn.metrics.translation_metric import (
     References,
     TranslationBLEU,
     TranslationCHRF,
+    TranslationMetric,
     TranslationTER,
     present_references,
 )
@@ -117,10 +117,10 @@ class EvaluationConfig(Config):
             cautions=self._cautions(script, tokenize, best) if script else {},
         )
 
-    def _metrics(self, tokenize: str, tokens: str) -> dict[MetricName, Metric]:
+    def _metrics(self, tokenize: str, tokens: str) -> dict[MetricName, TranslationMetric]:
         chrf = self.chrf.model_dump(exclude={"word_order"})
         is_tokenized = self.paper_bleu is not None and self.paper_bleu.moses is None
-        metrics: dict[MetricName, Metric] = {
+        metrics: dict[MetricName, TranslationMetric] = {
             "bleu": _bleu(tokenize, self.lowercase, is_tokenized),
             "chrf": TranslationCHRF(lowercase=self.lowercase, **chrf),
             "chrf++": TranslationCHRF(lowercase=self.lowercase, word_order=self.chrf.word_order, **chrf),

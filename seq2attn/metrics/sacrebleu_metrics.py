@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, cast
-
-from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
+from typing import Literal
 
 from seq2attn.errors import DataError
 from seq2attn.io.tables import format_table
-from seq2attn.metrics.translation_metric import References
+from seq2attn.metrics.translation_metric import References, TranslationMetric
 from seq2attn.tokenizers.normalize import unspaced_script
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate", "paper_bleu"]
-SignificanceTest = Literal["bootstrap", "randomization"]
-SAMPLES: dict[SignificanceTest, tuple[str, int]] = {"bootstrap": ("bs", 1000), "randomization": ("ar", 10_000)}
-"""sacreBLEU's name of each paired test, and its number of samples."""
-MIN_SIGNIFICANT_BLEU = 1.0
-"""BLEU below which no system is better than another: of both, a difference has no p-value."""
-TIE = 1e-9
-"""Difference, and relative difference, below which scores are equal."""
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 """Maximum words of the buckets of BLEU by length; for text without spaces twice these numbers of characters."""
 
@@ -36,16 +25,6 @@ class Score:
     name: str
     value: float
     signature: str
-
-
-@dataclass(frozen=True)
-class PairedScore:
-    """Score of a system, and the significance of its difference from the first one."""
-
-    value: float
-    signature: str
-    interval: float | None  # half the width of the 95 % interval over sentences; None for randomization
-    p_value: float | None  # None for the first system, and for BLEU of both below MIN_SIGNIFICANT_BLEU
 
 
 @dataclass(frozen=True)
@@ -64,7 +43,7 @@ class LengthBucket:
 class Metrics:
     """The metrics for one set of references; built by `EvaluationConfig.build`."""
 
-    by_name: Mapping[MetricName, Metric]
+    by_name: Mapping[MetricName, TranslationMetric]
     names: tuple[MetricName, ...]  # default metrics
     note: str | None  # on an automatic choice of a tokenizer other than 13a
     cautions: Mapping[MetricName, str]  # on metrics that split at spaces, for references with few
@@ -85,57 +64,6 @@ class Metrics:
         metrics = [self.by_name[name] for name in (self.names if names is None else names)]
         results = [(metric, metric.corpus_score(hypotheses, references)) for metric in metrics]
         return [Score(result.name, result.score, str(metric.get_signature())) for metric, result in results]
-
-
-def paired_scores(
-    metrics: Metrics,
-    systems: Mapping[str, Sequence[str]],
-    references: References,
-    names: Sequence[MetricName],
-    test: SignificanceTest = "bootstrap",
-) -> dict[str, dict[str, PairedScore]]:
-    """Scores of the translations of each system against the first, by sacreBLEU's name of the metric and system.
-
-    sacreBLEU's paired test, except for equal scores: their p-value is 1, where its bootstrap gives the smallest. Its
-    randomization counts larger differences alone, which leaves out many of a metric of few values: `_with_ties`.
-    """
-    by_name: dict[str, Metric] = {name: metrics.by_name[name] for name in names}
-    if test == "randomization":
-        by_name = {name: _with_ties(metric) for name, metric in by_name.items()}
-    test_type, samples = SAMPLES[test]
-    paired = PairedTest([*systems.items()], by_name, references, test_type=test_type, n_samples=samples)
-    signatures, columns = cast("tuple[Mapping[str, Any], Mapping[str, Any]]", paired())
-
-    def score(name: str, result: Any) -> PairedScore:
-        p_value, first = result.p_value, columns[name][0].score
-        if p_value is not None and abs(result.score - first) < TIE:
-            p_value = 1.0
-        if "bleu" in name.lower() and max(result.score, first) < MIN_SIGNIFICANT_BLEU:
-            p_value = None
-        numbers = (None if number is None else float(number) for number in (result.ci, p_value))
-        return PairedScore(float(result.score), str(signatures[name]), *numbers)
-
-    return {
-        name: {system: score(name, result) for system, result in zip(systems, column, strict=True)}
-        for name, column in columns.items()
-        if name != "System"
-    }
-
-
-def _with_ties(metric: Metric) -> Metric:
-    """The metric, with which sacreBLEU's randomization also counts differences as large as that of the translations.
-
-    Scores of exchanged translations, whose summed statistics are no list, are larger by a factor of 1 + TIE.
-    """
-    result, compute = copy(metric), metric._aggregate_and_compute
-
-    def aggregate(stats: Any) -> Any:
-        score = compute(stats)
-        score.score *= 1 if isinstance(stats, list) else 1 + TIE
-        return score
-
-    vars(result)["_aggregate_and_compute"] = aggregate
-    return result
 
 
 def bleu_by_length(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from sacrebleu.metrics.base import Metric
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric, Score
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -19,6 +21,14 @@ References = Sequence[Sequence[str]]
 
 class TranslationMetric(Metric):
     """The base of all metrics: all scores, also of single sentences and paired tests, are of these statistics."""
+
+    def statistics(self, hypotheses: Sequence[str], references: References) -> NDArray[Any]:
+        """Statistics that are summed over sentences, such as counts of n-grams: [sentences, statistics]"""
+        return np.array(self._extract_corpus_statistics(hypotheses, references))
+
+    def score(self, statistics: NDArray[Any]) -> Score:
+        """The score of sentences with these statistics."""
+        return cast("Score", self._aggregate_and_compute(statistics))  # type: ignore[arg-type]
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: References | None) -> Any:
         return super()._extract_corpus_statistics([*map(mark_unknown, hypotheses)], references)

@@ -12,7 +12,14 @@ from dataclasses import asdict, dataclass
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.io.tables import format_table
-from seq2attn.metrics.sacrebleu_metrics import SAMPLES
+from seq2attn.metrics.significance import (
+    LEVEL,
+    SAMPLES,
+    Comparison,
+    OverallComparison,
+    combine_seeds,
+    compare_systems,
+)
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
 from seq2attn.sweep.record import (
     Records,
@@ -23,7 +30,6 @@ from seq2attn.sweep.record import (
     read_records,
     unfinished,
 )
-from seq2attn.sweep.significance import LEVEL, Comparison, OverallComparison, combine_seeds, compare_systems
 from seq2attn.visualization.html_page import render_page
 
 Comparisons = Mapping[str, Sequence[Comparison]]
@@ -47,7 +53,7 @@ class SeedStatistics:
 
 
 @dataclass(frozen=True)
-class TestSetScores:
+class SetScores:
     """Scores of a trial on one test set."""
 
     bleu: SeedStatistics
@@ -76,7 +82,7 @@ class LeaderboardRow:
     is_baseline: bool
     parameters: int
     seconds: SeedStatistics  # of training
-    sets: dict[str, TestSetScores]
+    sets: dict[str, SetScores]
     seeds: tuple[SeedRow, ...]
 
 
@@ -184,7 +190,7 @@ def _row(
 
 def _scores(
     name: str, records: Sequence[RunRecord], baseline: Sequence[RunRecord], comparisons: Sequence[Comparison]
-) -> TestSetScores:
+) -> SetScores:
     results = [record.sets[name] for record in records]
     scores = {
         score.name: SeedStatistics.from_values([result.score(score.name).value for result in results])
@@ -193,7 +199,7 @@ def _scores(
     bleu = scores.pop("BLEU")
     speed = SeedStatistics.from_values([result.sentences / result.seconds for result in results])
     by_seed = [[record.sets[name].score("BLEU").value for record in one] for one in (records, baseline)]
-    return TestSetScores(bleu, scores, speed, tuple(comparisons), combine_seeds(comparisons, *by_seed))
+    return SetScores(bleu, scores, speed, tuple(comparisons), combine_seeds(comparisons, *by_seed))
 
 
 def _signatures(records: Records, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
@@ -247,7 +253,7 @@ def _notes(board: Leaderboard) -> list[str]:
         + (" ± is the standard deviation over the seeds (n - 1)." if seeds > 1 else ""),
         f"The difference is the mean BLEU minus that of the baseline, {board.baseline}, over the seeds that both have"
         " finished. p is of sacreBLEU's"
-        f" paired bootstrap ({SAMPLES['bootstrap'][1]:,} resamples of the test sentences) between trainings with the"
+        f" paired bootstrap ({SAMPLES['bootstrap']:,} resamples of the test sentences) between trainings with the"
         f" same seed, the largest over the seeds; ▲ better and ▼ worse than the baseline with every seed at p < {LEVEL}"
         " and by more than ± of either, = neither; no mark with one seed, or where both are below BLEU 1."
         " p is not corrected for the number of trials; it measures the choice of sentences, not of seeds.",
@@ -275,7 +281,7 @@ def _table_row(row: LeaderboardRow) -> list[str]:
     ]
 
 
-def _difference(scores: TestSetScores) -> str:
+def _difference(scores: SetScores) -> str:
     if scores.overall is None:
         return ""
     p = scores.overall.p_value

@@ -21,7 +21,7 @@ from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.fingerprint import file_digest, fingerprint, text_options
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import ConfigError, RunError
-from seq2attn.evaluation.evaluate import TestSetResult
+from seq2attn.evaluation.evaluate import SetResult
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import FORMAT_VERSION, MAX_FILE_BYTES, check_format, read_object, validate, write_json
@@ -62,7 +62,7 @@ class RunRecord:
     """Result of one training."""
 
     training: TrainingSummary
-    sets: dict[str, TestSetResult]
+    sets: dict[str, SetResult]
 
 
 Records = Mapping[str, Mapping[int, RunRecord]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
-from seq2attn.metrics.sacrebleu_metrics import paired_scores
+from seq2attn.metrics.significance import paired_scores
 from seq2attn.sweep.leaderboard import SeedStatistics
 from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import Records, RunRecord

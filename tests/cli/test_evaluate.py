@@ -15,7 +15,7 @@ from sacrebleu.significance import PairedTest
 
 from seq2attn.evaluation.evaluate import (
     EvaluationSet,
-    TestSetResult,
+    SetResult,
     load_with_origin,
     read_translations,
     write_reports,
@@ -155,7 +155,7 @@ def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
 
 def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
     test = EvaluationSet("set", [], [[]], EvaluationConfig().build([]))
-    result = TestSetResult("set", test.digests, 1, (), (), 1.0, 1, ("text",), None, ())
+    result = SetResult("set", test.digests, 1, (), (), 1.0, 1, ("text",), None, ())
     folder = tmp_path / "evaluation"
     with ThreadPoolExecutor(1) as pool:
         with lock_directory(folder, "evaluation.lock"):
@@ -169,7 +169,7 @@ def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lines", [("\ufefftext", "\ufeff", ""), ("",), ("\x85a\u2028b",)])
 def test_translations_are_read_as_they_were_written(tmp_path: Path, lines: tuple[str, ...]) -> None:
     test, run = EvaluationSet("set", [], [[]], EvaluationConfig().build([])), RunDirectory(tmp_path)
-    result = TestSetResult("set", test.digests, len(lines), (), (), 1.0, 1, lines, None, ())
+    result = SetResult("set", test.digests, len(lines), (), (), 1.0, 1, lines, None, ())
     write_reports(run, {}, [result], BeamConfig(), "")
     assert tuple(read_translations(run, test, [])[0]) == lines
 

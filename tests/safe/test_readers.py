@@ -12,7 +12,7 @@ from seq2attn.config.plugin import allow_code
 from seq2attn.config.yaml_reader import parse_yaml, read_ids
 from seq2attn.data.inspection import DataReport, inspect_pairs
 from seq2attn.errors import ConfigError, RunError, UserError
-from seq2attn.evaluation.evaluate import Digests, TestSetResult
+from seq2attn.evaluation.evaluate import Digests, SetResult
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.sweep.plan import TrialRun, load_plan
 from seq2attn.sweep.record import (
@@ -91,7 +91,7 @@ def test_large_files_of_own_text_are_read(tmp_path: Path) -> None:
     """Translations of large test sets, and the characters of large Chinese and Japanese texts."""
     lines = tuple(f"translation {number}: " + "word " * 100 for number in range(5000))
     digests = Digests("source", ("reference",))
-    result = TestSetResult("test", digests, len(lines), (), (), 1.0, 1, lines, None, ())
+    result = SetResult("test", digests, len(lines), (), (), 1.0, 1, lines, None, ())
     record = RunRecord(TrainingSummary(1, 1, 1, 1, 1, 1, "machine", "2", "today"), {"test": result})
     write_record(tmp_path, record)
     assert read_record(tmp_path) == record

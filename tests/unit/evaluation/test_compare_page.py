@@ -4,7 +4,8 @@ from pathlib import Path
 
 from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SentenceDifference, SetComparison
 from seq2attn.evaluation.compare_report import comparison_html, comparison_text
-from seq2attn.metrics.sacrebleu_metrics import LengthBucket, PairedScore, Score
+from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Score
+from seq2attn.metrics.significance import PairedScore
 from tests.support.browser import Browser
 
 RUNS = "first", "second <b>"

@@ -13,7 +13,8 @@ from sacremoses import MosesTokenizer
 from seq2attn.config.base import FieldErrors
 from seq2attn.errors import UserError
 from seq2attn.experiment.evaluation_config import EvaluationConfig, PaperBleuConfig
-from seq2attn.metrics.sacrebleu_metrics import Score, paired_scores
+from seq2attn.metrics.sacrebleu_metrics import Score
+from seq2attn.metrics.significance import paired_scores
 
 RNG = random.Random(3)
 REFERENCES = [

@@ -15,7 +15,8 @@ from sacrebleu.metrics.ter import TER
 from seq2attn.experiment.evaluation_config import EvaluationConfig, Tokenize
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.metrics.paper_bleu import PaperBLEU
-from seq2attn.metrics.sacrebleu_metrics import SAMPLES, bleu_by_length, paired_scores
+from seq2attn.metrics.sacrebleu_metrics import bleu_by_length
+from seq2attn.metrics.significance import SAMPLES, paired_scores
 from seq2attn.search.search_config import SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import UNKNOWN_MARK
@@ -63,7 +64,7 @@ def all_scores(systems: list[list[str]], references: list[list[str]], name: str,
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
-    monkeypatch.setitem(SAMPLES, "bootstrap", ("bs", 20))
+    monkeypatch.setitem(SAMPLES, "bootstrap", 20)
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=str)

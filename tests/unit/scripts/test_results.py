@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 import results
 
-from seq2attn.evaluation.evaluate import Digests, TestSetResult, write_reports
+from seq2attn.evaluation.evaluate import Digests, SetResult, write_reports
 from seq2attn.metrics.sacrebleu_metrics import Score
 from seq2attn.search.search_config import BeamConfig
 from tests.support.untrained_runs import untrained
 
 
-def result_of(bleu: float, source: str = "") -> TestSetResult:
-    return TestSetResult(
-        "test", Digests(source, ()), 1, (Score("BLEU", bleu, "a signature"),), (), 1.0, 1, (), None, ()
-    )
+def result_of(bleu: float, source: str = "") -> SetResult:
+    return SetResult("test", Digests(source, ()), 1, (Score("BLEU", bleu, "a signature"),), (), 1.0, 1, (), None, ())
 
 
 def test_runs_of_one_name_have_their_own_scores(

@@ -12,13 +12,13 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from seq2attn.errors import ConfigError, RunError
-from seq2attn.evaluation.evaluate import Digests, TestSetResult, text_digest
+from seq2attn.evaluation.evaluate import Digests, SetResult, text_digest
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.io.files import write_json
+from seq2attn.metrics.significance import Comparison, combine_seeds, compare_systems
 from seq2attn.sweep.leaderboard import MARKS, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, options, write_record, write_trial
-from seq2attn.sweep.significance import Comparison, combine_seeds, compare_systems
 from tests.support.untrained_runs import CONFIG
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
@@ -68,7 +68,7 @@ def record(trial, seed):
         rate = ERROR_RATES[name][trial]
         output = tuple(with_errors(lines, rate, f"{rate}{seed}{name}"))
         scores = tuple(METRICS.scores(output, [lines]))
-        sets[name] = TestSetResult(name, digests, SENTENCES, scores, (), 2.0 * seed, 99, output, None, ())
+        sets[name] = SetResult(name, digests, SENTENCES, scores, (), 2.0 * seed, 99, output, None, ())
     return RunRecord(summary, sets)
 
 

@@ -6,8 +6,8 @@ from statistics import fmean, stdev
 
 import pytest
 
-from seq2attn.evaluation.evaluate import EvaluationSet, TestSetResult, read_sets
-from seq2attn.metrics.sacrebleu_metrics import paired_scores
+from seq2attn.evaluation.evaluate import EvaluationSet, SetResult, read_sets
+from seq2attn.metrics.significance import paired_scores
 from seq2attn.sweep.figures import draw_figures
 from seq2attn.sweep.recipe import Recipe, load_recipe
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_records, write_record
@@ -32,10 +32,10 @@ def tests(recipe: Recipe) -> list[EvaluationSet]:
     return read_sets(experiment.data.test, experiment.evaluation)
 
 
-def result_of(test: EvaluationSet, wrong: int) -> TestSetResult:
+def result_of(test: EvaluationSet, wrong: int) -> SetResult:
     lines = tuple("x" * (number < wrong) or line for number, line in enumerate(test.references[0]))
     scores = tuple(test.metrics.scores(lines, test.references))
-    return TestSetResult(test.name, test.digests, len(lines), scores, (), 1.0, 9, lines, None, ())
+    return SetResult(test.name, test.digests, len(lines), scores, (), 1.0, 9, lines, None, ())
 
 
 @pytest.mark.parametrize("finished", [[*WRONG], [("fixed", 2), ("luong", 2)]], ids=["two and one", "one each"])

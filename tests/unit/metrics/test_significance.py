@@ -1,11 +1,13 @@
 """Paired tests of two systems: equal scores, and the p-value of all exchanges of translations."""
 
+import random
 from itertools import product
 
 import pytest
+from sacrebleu.significance import PairedTest
 
 from seq2attn.experiment.evaluation_config import EvaluationConfig
-from seq2attn.metrics.sacrebleu_metrics import paired_scores
+from seq2attn.metrics.significance import SAMPLES, paired_scores
 from tests.support.marks import slow_but
 
 REFERENCES = ["a b c d e f", "g h i j k l", "m n o p q r", "s t u v w x", "a c e g i k"]
@@ -33,17 +35,38 @@ def test_the_p_value_of_different_translations_with_equal_scores_is_1(test):
 def test_randomization_is_the_share_of_exchanges_with_as_large_a_difference(right, wrong):
     """Of few values, as of exact matches, many differences are as large."""
     triples = zip("12345", REFERENCES, FIRST, strict=True)
-    second = [one if number in right else line[2 * (number in wrong) :] for number, one, line in triples]
+    second = [reference if number in right else line[2 * (number in wrong) :] for number, reference, line in triples]
     exchanged = [
         list(zip(*((a, b)[::step] for a, b, step in zip(FIRST, second, steps, strict=True)), strict=True))
         for steps in product((1, -1), repeat=len(FIRST))
     ]
-    found = p_values(second, "randomization", NAMES)
-    for name, p_value in zip(NAMES, found.values(), strict=True):
+    observed = p_values(second, "randomization", NAMES)
+    for name, p_value in zip(NAMES, observed.values(), strict=True):
         scores = [[METRICS.scores(system, [REFERENCES], [name])[0].value for system in pair] for pair in exchanged]
-        differences = [abs(one - other) for one, other in scores]
+        differences = [abs(left - right) for left, right in scores]
         expected = sum(difference >= differences[0] - 1e-9 for difference in differences) / len(differences)
         assert p_value == pytest.approx(expected, abs=0.02), name
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_randomization_is_that_of_sacrebleu_and_counts_ties_too(monkeypatch, seed):
+    """Of many sentences, an exchange has as large a difference in chrF by chance only, and in exact matches often."""
+    monkeypatch.setitem(SAMPLES, "randomization", 200)
+    rng = random.Random(seed)
+    references = [[" ".join(rng.choices("abcdefgh", k=rng.randint(3, 9))) for _ in range(40)] for _ in range(2)]
+    systems = {
+        name: [" ".join(rng.choice("abx") if rng.random() < rate else word for word in line.split()) for line in lines]
+        for name, rate, lines in (("first", 0.2, references[0]), ("second", 0.25, references[0]))
+    }
+    ours = paired_scores(METRICS, systems, references, NAMES, "randomization")
+    metrics = {name: METRICS.by_name[name] for name in NAMES}
+    signatures, theirs = PairedTest([*systems.items()], metrics, references, test_type="ar", n_samples=200)()
+    for name, scores in ours.items():
+        assert {score.signature for score in scores.values()} == {str(signatures[name])}
+        assert [score.value for score in scores.values()] == [result.score for result in theirs[name]]
+        p_value, without_ties = scores["second"].p_value, theirs[name][1].p_value
+        assert p_value == without_ties if name == "chrF2" else p_value >= without_ties
+    assert ours["exact match"]["second"].p_value > theirs["exact match"][1].p_value
 
 
 @pytest.mark.parametrize("test", slow_but(["bootstrap"], ["bootstrap", "randomization"]))
@@ -61,4 +84,4 @@ def test_bleu_of_both_below_1_has_no_p_value(test):
 def test_randomization_of_a_single_sentence_has_no_other_exchange():
     systems = {"first": FIRST[:1], "second": REFERENCES[:1]}
     scores = paired_scores(METRICS, systems, [REFERENCES[:1]], NAMES[:2], "randomization")
-    assert {name: one["second"].p_value for name, one in scores.items()} == {"BLEU": 1.0, "chrF2": 1.0}
+    assert {name: by_system["second"].p_value for name, by_system in scores.items()} == {"BLEU": 1.0, "chrF2": 1.0}
