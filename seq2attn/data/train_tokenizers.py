@@ -11,8 +11,6 @@ from seq2attn.data.data_config import DataConfig
 from seq2attn.errors import DataError
 from seq2attn.io.terminal import Log
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.right_to_left import with_direction
-from seq2attn.tokenizers.tags import TaggedTokenizer, tags_of
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, TokenizersConfig, load_tokenizer
 
 
@@ -36,17 +34,16 @@ def copy_tokenizers(data: DataConfig, text: TokenizersConfig, run: Path, folder:
             )
         if side == "source":
             check_tags(data, tokenizer, run)
-        if isinstance(tokenizer, TaggedTokenizer):
-            tokenizer = _with_tags(tokenizer.tokenizer, tokenizer.tags, data)
+        if tokenizer.tags:
+            tokenizer = _with_tags(tokenizer, tokenizer.tags, data)
         shutil.rmtree(folder / side, ignore_errors=True)
-        with_direction(tokenizer, right_to_left=text.is_reversed(side)).save(folder / side)
+        tokenizer.with_direction(right_to_left=text.is_reversed(side)).save(folder / side)
     log(f"tokenizers: those of {run}")
 
 
 def check_tags(data: DataConfig, source: Tokenizer, run: Path) -> None:
     """Raises DataError if the source tokenizer of a run lacks a tag of the training text."""
-    known = tags_of(source)
-    if tags := [tag for tag in data.tags if tag not in known]:
+    if tags := [tag for tag in data.tags if tag not in source.tags]:
         raise DataError(f"{run}: its source tokenizer has no tag {tags[0]}, which a corpus of `data.train` has")
 
 
@@ -69,7 +66,7 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
             description += f", and the tags {' '.join(data.tags)}"
         for side in sides:
             shutil.rmtree(folder / side, ignore_errors=True)
-            with_direction(tokenizer, right_to_left=text.is_reversed(side)).save(folder / side)
+            tokenizer.with_direction(right_to_left=text.is_reversed(side)).save(folder / side)
         log(description)
 
     source, target = text.per_side
@@ -80,5 +77,5 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
         train(target, lines(1), "target")
 
 
-def _with_tags(tokenizer: Tokenizer, tags: tuple[str, ...], data: DataConfig) -> TaggedTokenizer:
-    return TaggedTokenizer(tokenizer, tags, required=all(corpus.tag for corpus in data.train))
+def _with_tags(tokenizer: Tokenizer, tags: tuple[str, ...], data: DataConfig) -> Tokenizer:
+    return tokenizer.with_tags(tags, required=all(corpus.tag for corpus in data.train))

@@ -15,7 +15,6 @@ from typing import TypeAlias
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.normalize import is_blank
-from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 
 AlignmentLink: TypeAlias = tuple[int, int]
 """A source word and a target word."""
@@ -83,9 +82,9 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
 
     Raises: DataError when the words of the ids are not those of the line.
     """
-    if is_right_to_left(tokenizer):
-        plain = with_direction(tokenizer, right_to_left=False)
-        return [*in_reverse(tokenizer, line, word_ids(plain, line, [*in_reverse(tokenizer, line, ids)]))]
+    if tokenizer.is_right_to_left:
+        forward = tokenizer.with_direction(right_to_left=False)
+        return [*tokenizer.reverse(line, word_ids(forward, line, [*tokenizer.reverse(line, ids)]))]
     tag, line = tokenizer.split_tag(line)
     if tag:
         return [len(split_words(line)), *word_ids(tokenizer, line, ids[1:])]

@@ -27,7 +27,6 @@ from seq2attn.io.text_lines import read_lines
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.normalize import is_blank
-from seq2attn.tokenizers.right_to_left import is_right_to_left
 from seq2attn.tokenizers.tags import add_tag, check_tag
 
 NUM_VERIFICATION_SENTENCES = 200
@@ -79,7 +78,7 @@ def export_run(
 def _check_direction(run: RunDirectory, tokenizers: TokenizerPair) -> None:
     """Raises UserError for tokens from right to left."""
     for side, tokenizer in tokenizers._asdict().items():
-        if is_right_to_left(tokenizer):
+        if tokenizer.is_right_to_left:
             message = "tokens are in reverse order, which other programs do not expect; not exported"
             raise UserError(f"{run.folder}: its {side} {message}")
 

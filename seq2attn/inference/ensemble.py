@@ -15,8 +15,6 @@ from seq2attn.inference.unknown_words import check_replaces_unknown_words
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.ensemble import Ensemble, EnsembleSource
 from seq2attn.search.search_config import LengthsConfig
-from seq2attn.tokenizers.right_to_left import is_right_to_left
-from seq2attn.tokenizers.tags import tags_of
 from seq2attn.tokenizers.vocabulary import check_same
 
 
@@ -117,10 +115,10 @@ def _check_member(member: Translator, run: Path, first: Translator, first_run: P
         check_same(first.target.vocabulary, member.target.vocabulary, run / "target" / "vocabulary.json")
     except RunError as error:
         raise RunError(f"{message}, which has another target vocabulary. {error}") from None
-    if is_right_to_left(member.target) != is_right_to_left(first.target):
+    if member.target.is_right_to_left != first.target.is_right_to_left:
         raise RunError(f"{message}: one writes from left to right, the other from right to left")
-    if {*tags_of(member.source)} != {*tags_of(first.source)}:
-        tags = [", ".join(tags_of(one.source)) or "none" for one in (member, first)]
+    if {*member.source.tags} != {*first.source.tags}:
+        tags = [", ".join(one.source.tags) or "none" for one in (member, first)]
         raise RunError(f"{message}, which has other tags: {tags[1]}, not {tags[0]}")
     own, others = (getattr(one.source.config, "tag", None) for one in (member, first))
     if own and others and own != others:

@@ -22,7 +22,6 @@ from seq2attn.search.search import LengthPenalty
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
-from seq2attn.tokenizers.tags import tags_of
 
 TaggedLine = tuple[str, str]
 """The tag of a line, or an empty string, and its text."""
@@ -124,8 +123,8 @@ def load_rerankers(
         folder = RunDirectory(run.folder)
         _check_direction(run, folder, first)
         loaded = folder.load(resolve_device(device))
-        expected = () if run.is_backward else tags_of(tokenizers[0])
-        if {*(tags := tags_of(loaded.source))} != {*expected}:
+        expected = () if run.is_backward else tokenizers[0].tags
+        if {*(tags := loaded.source.tags)} != {*expected}:
             known, wanted = (", ".join(one) or "none" for one in (tags, expected))
             raise UserError(f"{run}: its source has other tags than it would get: {known}, not {wanted}")
         _check_languages(run, loaded.tokenizers, tokenizers[::-1] if run.is_backward else tokenizers)

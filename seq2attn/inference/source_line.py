@@ -17,7 +17,6 @@ from seq2attn.search.search_config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.normalize import collapse_whitespace, is_blank, join_sentences
-from seq2attn.tokenizers.right_to_left import in_reverse, is_right_to_left, with_direction
 from seq2attn.tokenizers.tokenized_text import MAX_CHARACTER_TOKENS, whole_word_ids
 from seq2attn.tokenizers.vocabulary import UNK
 
@@ -93,9 +92,9 @@ class SourceLine:
     def encode(cls, tokenizer: Tokenizer, line: str, lengths: LengthsConfig, limit: SourceLimit | None) -> SourceLine:
         """The line, split or truncated if it has more tokens than `limit`; lone surrogates are replaced by U+FFFD."""
         line = _SURROGATES.sub("\ufffd", line)
-        if is_right_to_left(tokenizer):
-            forward = cls.encode(with_direction(tokenizer, right_to_left=False), line, lengths, limit)
-            return replace(forward, segments=tuple(in_reverse(tokenizer, line, ids) for ids in forward.segments))
+        if tokenizer.is_right_to_left:
+            forward = cls.encode(tokenizer.with_direction(right_to_left=False), line, lengths, limit)
+            return replace(forward, segments=tuple(tokenizer.reverse(line, ids) for ids in forward.segments))
         ids = tokenizer.encode(line)
         unknown = ids.count(UNK)
         if limit is None or len(ids) <= limit.max_tokens:
@@ -139,7 +138,7 @@ def encode_prefix(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
         return ()
     if _SURROGATES.search(text):
         raise UserError(f"no translation can begin with {text!r}: it is not valid Unicode")
-    if is_right_to_left(tokenizer):
+    if tokenizer.is_right_to_left:
         raise UserError(f"no translation can begin with {text!r}: the model writes from right to left")
     ids = tuple(tokenizer.encode(text))
     if UNK in ids:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from seq2attn.errors import UserError
 from seq2attn.inference.glossary import Glossary
@@ -15,9 +14,7 @@ from seq2attn.inference.source_line import SourceLine
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.search.translate_ids import Hypothesis
-from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
-from seq2attn.tokenizers.right_to_left import is_right_to_left, with_direction
-from seq2attn.tokenizers.tags import TaggedTokenizer
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizer
 
@@ -26,10 +23,10 @@ def check_replaces_unknown_words(model: Seq2Seq, tokenizers: TokenizerPair) -> N
     """Raises UserError for a model without attention or from right to left, and for other tokenizers than `words`."""
     if cross_attention_weights(model, [((), ())])[0] is None:
         raise UserError("--replace-unk needs attention, and the decoder has none")
-    if is_right_to_left(tokenizers[1]):
+    if tokenizers[1].is_right_to_left:
         raise UserError("--replace-unk needs a model that writes from left to right, and this one does not")
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
-        if not isinstance(_plain(tokenizer), WordTokenizer):
+        if not isinstance(tokenizer, WordTokenizer):
             kind = getattr(tokenizer.config, "kind", "custom")
             raise UserError(f"--replace-unk needs `words` tokenizers on both sides; that of the {side} is `{kind}`")
 
@@ -46,7 +43,7 @@ def replace_unknown_words(
     A source word with a term in the `glossary` gives that term.
     """
     source, target = tokenizers
-    words_and_tags = WordTokenizer(_plain(target).config, target.vocabulary)  # a joint vocabulary has tags
+    assert isinstance(source, WordTokenizer) and isinstance(target, WordTokenizer), "`load` has checked it"
     parts = [
         (ids, words) for line in lines for ids, words in zip(line.segments, _source_words(source, line), strict=True)
     ]
@@ -66,12 +63,12 @@ def replace_unknown_words(
         aligned = attention[-1].mean(0)[:, len(ids) - len(words) : len(ids)].argmax(1)  # without a tag
         unknown = [words[aligned[step]] for step, id in enumerate(one.tokens) if id == UNK]
         unknown = unknown if glossary is None else [*map(glossary.word, unknown)]
-        return replace(one, text=words_and_tags.decode_with(one.tokens, unknown))
+        return replace(one, text=target.decode_with(one.tokens, unknown))
 
     return [[with_text(one, *part) for one in segment] for part, segment in zip(parts, hypotheses, strict=True)]
 
 
-def _source_words(tokenizer: Tokenizer, line: SourceLine) -> Iterator[list[str]]:
+def _source_words(tokenizer: WordTokenizer, line: SourceLine) -> Iterator[list[str]]:
     """The words of each segment of a line in the order of its ids, without a tag and with unknown ones.
 
     Where the text of a part of a sentence is not known, an unknown word stays `<unk>`.
@@ -79,14 +76,8 @@ def _source_words(tokenizer: Tokenizer, line: SourceLine) -> Iterator[list[str]]
     for text, ids in zip(line.texts, line.segments, strict=True):
         tag, rest = tokenizer.split_tag(line.line if len(line.segments) == 1 else text)
         count = len(ids) - bool(tag)
-        words = _plain(tokenizer).words(rest)
+        words = tokenizer.words(rest)
         if len(line.segments) > 1 and len(words) != count:
             yield [tokenizer.decode([id]) for id in ids[len(ids) - count :]]
         else:
-            yield words[:count][::-1] if is_right_to_left(tokenizer) else words[:count]
-
-
-def _plain(tokenizer: Tokenizer) -> Any:
-    """The tokenizer without tags, from left to right."""
-    plain = with_direction(tokenizer, right_to_left=False)
-    return plain.tokenizer if isinstance(plain, TaggedTokenizer) else plain
+            yield words[:count][::-1] if tokenizer.is_right_to_left else words[:count]

@@ -97,18 +97,16 @@ class HFTokenizer(Tokenizer):
         """The line that the library segments."""
         return collapse_line(line)
 
-    def encode(self, line: str) -> list[int]:
-        """The ids of a line's tokens, without BOS and EOS; empty for an empty line."""
-        ids = self._token_ids(self.normalize(line))
+    def _encode(self, text: str) -> list[int]:
+        ids = self._token_ids(self.normalize(text))
         return [*self.line_prefix, *ids] if ids else []
 
-    def encode_phrase(self, text: str) -> list[int]:
-        """The ids of a text within a line: in scripts with spaces, with one before it."""
+    def _encode_phrase(self, text: str) -> list[int]:
         text = self.normalize(text)
         return self._token_ids(text if is_unspaced(text[:1]) else f" {text}")
 
     def _token_ids(self, text: str) -> list[int]:
-        ids = map(self.vocabulary.id, self._backend.encode(text, add_special_tokens=False).tokens)
+        ids = map(self.pieces.id, self._backend.encode(text, add_special_tokens=False).tokens)
         return [UNK if id in CONTROL_IDS else id for id in ids]
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
@@ -119,8 +117,7 @@ class HFTokenizer(Tokenizer):
         tokens = ("" if id in self._silent else self.vocabulary.tokens[int(id)] for id in ids)
         return (token.replace(BYTE_SPACE, " ").replace(SPACE_MARK, " ") for token in tokens)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text, always one line, without special tokens; UNK becomes `<unk>`, invalid bytes `�`."""
+    def _decode(self, ids: Sequence[int]) -> str:
         tokens = [self.vocabulary.tokens[int(id)] for id in ids if id not in self._silent]
         return collapse_whitespace(self._backend.decoder.decode(tokens))
 

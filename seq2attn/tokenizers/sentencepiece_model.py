@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -161,15 +160,14 @@ class SentencePieceTokenizer(Tokenizer):
     @property
     def languages(self) -> Mapping[str, str]:
         """The tag of each language of a multilingual model."""
-        return find_languages(self.config.special_tokens or self.vocabulary.tokens)
+        return find_languages(self.config.special_tokens or self.pieces.tokens)
 
-    def with_language(self, language: str) -> SentencePieceTokenizer:
-        """The same with the tag of a language of `languages`."""
-        tokenizer = copy(self)
-        tokenizer.config = self.config.model_copy(update={"tag": self.languages[language]})
-        tokenizer.line_prefix = (self.vocabulary.id(self.languages[language]),)
-        tokenizer._silent = self._silent | {*tokenizer.line_prefix}
-        return tokenizer
+    def with_language(self, language: str) -> Self:
+        """This tokenizer with the tag of a language of `languages`."""
+        tag = self.languages[language]
+        line_prefix = (self.pieces.id(tag),)
+        config = self.config.model_copy(update={"tag": tag})
+        return self._replace(config=config, line_prefix=line_prefix, _silent=self._silent | {*line_prefix})
 
     def normalize(self, line: str) -> str:
         """The line that SentencePiece normalizes and segments."""
@@ -179,23 +177,28 @@ class SentencePieceTokenizer(Tokenizer):
         return collapse_line(line)
 
     def split_tag(self, line: str) -> tuple[str, str]:
-        """The tag at the beginning of a line, or an empty string, and the rest."""
+        """The tag at the beginning of a line, or that of a language if there are no others, and the rest."""
+        return super().split_tag(line) if self.tags else self._split_language(line)
+
+    def _split_language(self, line: str) -> tuple[str, str]:
         match = _LEADING_TAG.match(line)
-        is_known = match is not None and self.vocabulary.id(match[1]) != UNK
+        is_known = match is not None and self.pieces.id(match[1]) != UNK
         return (match[1], line[match.end() :]) if match and is_known else ("", line)
 
     def tagged_prefix(self, tag: str) -> tuple[int, ...]:
-        """The id of a tag, in the place of the tokens before other lines."""
-        return (self.vocabulary.id(tag),) if tag else self.line_prefix
+        """Ids before those of the text of a line; the tag of a language is in the place of `line_prefix`."""
+        return super().tagged_prefix(tag) if self.tags else self._language_prefix(tag)
 
-    def encode(self, line: str) -> list[int]:
-        """The ids of a line's tag and pieces, without BOS and EOS; empty for an empty line."""
-        tag, rest = self.split_tag(line)
+    def _language_prefix(self, language: str) -> tuple[int, ...]:
+        return (self.pieces.id(language),) if language else self.line_prefix
+
+    def _encode(self, text: str) -> list[int]:
+        language, rest = self._split_language(text)
         ids = self._piece_ids(rest)
-        return [*self.tagged_prefix(tag), *ids] if ids or tag else []
+        return [*self._language_prefix(language), *ids] if ids or language else []
 
     def _piece_ids(self, text: str) -> list[int]:
-        ids = (self.vocabulary.id(piece) for piece in self._processor.encode(self.normalize(text), out_type=str))
+        ids = (self.pieces.id(piece) for piece in self._processor.encode(self.normalize(text), out_type=str))
         return [UNK if id in CONTROL_IDS else id for id in ids]
 
     def _without_prefix(self, ids: Sequence[int]) -> Sequence[int]:
@@ -211,8 +214,7 @@ class SentencePieceTokenizer(Tokenizer):
             return ""
         return UNK_SURFACE if id == UNK else self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text, always one line, without special tokens and the prefix; UNK becomes `<unk>`."""
+    def _decode(self, ids: Sequence[int]) -> str:
         tokens = (self.vocabulary.tokens[int(id)] for id in self._without_prefix(ids) if id not in self._silent)
         runs = groupby(tokens, SPECIAL_TOKENS[UNK].__eq__)
         texts = (" ".join(run) if is_unknown else self._processor.decode_pieces([*run]) for is_unknown, run in runs)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import exp, inf, log
 from random import Random
+from typing import Any
 
 CACHE_SIZE, MAX_CACHED_LENGTH = 2**17, 20
 """Maximum number of words whose segmentations are cached, and of their characters: without spaces a sentence is a word,
@@ -52,6 +53,9 @@ class UnigramSampler:
         self._max_subword_length = max(map(len, scores))
         self._unknown_score = min(scores.values()) - UNKNOWN_PENALTY
         self._cached_lattice = lru_cache(CACHE_SIZE)(self._lattice)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._scores, self._alpha)  # without the cache
 
     def segment(self, word: str, random: Random) -> list[str]:
         """The subwords of a word; unknown characters stay single."""

@@ -148,29 +148,24 @@ class SubwordTokenizer(Tokenizer):
         else:
             self._sampler, self.is_stochastic = UnigramSampler(self._scores, config.alpha), config.alpha > 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.config, self.model)  # without the cache of the sampler
-
-    def encode(self, line: str) -> list[int]:
-        """The ids of a line's subwords, without BOS and EOS."""
-        ids: list[int] = self._processor.encode(self.config.normalize(line))
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._processor.encode(self.config.normalize(text))
         return ids
 
-    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids of each line, segmented at random: a function of `lines` and `seed` alone."""
+    def _sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         if not self.is_stochastic:
-            return super().sample(lines, seed)
+            return super()._sample(texts, seed)
         random, samples = Random(seed), list[list[int]]()
-        for line in lines:
-            words = self.config.normalize(line).split()
+        for text in texts:
+            words = self.config.normalize(text).split()
             symbols = [symbol for word in words for symbol in self._sampler.segment(SPACE_MARK + word, random)]
             samples.append([id for symbol in symbols for id in self._symbol_ids(symbol)])
         return samples
 
     def _symbol_ids(self, symbol: str) -> Sequence[int]:
         if symbol in self._scores:
-            return (self.vocabulary.id(symbol),)
-        return [self.vocabulary.id(f"<0x{byte:02X}>") for byte in symbol.encode()]
+            return (self.pieces.id(symbol),)
+        return [self.pieces.id(f"<0x{byte:02X}>") for byte in symbol.encode()]
 
     def _surface(self, id: int) -> str:
         if id in CONTROL_IDS:
@@ -182,8 +177,7 @@ class SubwordTokenizer(Tokenizer):
         byte = re.fullmatch("<0x([0-7].)>", token) if token not in self._scores else None
         return chr(int(byte[1], 16)) if byte else token.replace(SPACE_MARK, " ")
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text, always one line, without PAD, BOS and EOS; UNK becomes `<unk>`, invalid bytes `�`."""
+    def _decode(self, ids: Sequence[int]) -> str:
         return collapse_whitespace(self._processor.decode([int(id) for id in ids if id not in CONTROL_IDS]))
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import STACKERS, is_unspaced, join_sentences
-from seq2attn.tokenizers.right_to_left import is_right_to_left
 
 MAX_CHARACTER_TOKENS = 4
 """Maximum number of tokens of one character: the bytes of its UTF-8."""
@@ -73,7 +72,7 @@ class TokenizedText:
 def whole_word_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     """For each id the index of its word, with its punctuation; in scripts without spaces tokens are words."""
     word_ids, previous, word = list[int](), -1, list[int]()
-    order = slice(None, None, -1 if is_right_to_left(tokenizer) else 1)
+    order = slice(None, None, -1 if tokenizer.is_right_to_left else 1)
     for id, number in zip(ids, tokenizer.word_ids(ids), strict=True):
         is_continuation = number == previous >= 0 and _are_of_one_word(
             *map(tokenizer.decode, [word[-MAX_CHARACTER_TOKENS:], [id]][order])

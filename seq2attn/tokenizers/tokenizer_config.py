@@ -13,7 +13,6 @@ from seq2attn.errors import RunError
 from seq2attn.io.files import MAX_FILE_BYTES, read_bytes, read_object, validate
 from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer, TokenizerPair
 from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokenizerConfig
-from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
 from seq2attn.tokenizers.tags import load_tags
@@ -169,8 +168,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             tokenizer = SentencePieceTokenizer(config, model, vocabulary)
         case HFTokenizerConfig():
             tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
-    tokenizer = with_direction(tokenizer, right_to_left=header.get("right_to_left") is True)
-    return load_tags(tokenizer, folder)
+    return load_tags(tokenizer.with_direction(right_to_left=header.get("right_to_left") is True), folder)
 
 
 def load_tokenizers(folder: Path) -> TokenizerPair:

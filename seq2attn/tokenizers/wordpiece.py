@@ -121,9 +121,8 @@ class WordPieceTokenizer(Tokenizer):
         """BERT's id of each token of the vocabulary."""
         self._from_bert_id = {bert_id: id for id, bert_id in enumerate(self.bert_ids)}
 
-    def encode(self, line: str) -> list[int]:
-        """BOS and the ids of a line's tokens, without EOS; empty for an empty line."""
-        ids = [] if is_blank(line) else self._backend.encode(line, add_special_tokens=False).ids
+    def _encode(self, text: str) -> list[int]:
+        ids = [] if is_blank(text) else self._backend.encode(text, add_special_tokens=False).ids
         return [*self.line_prefix, *(self._from_bert_id.get(id, UNK) for id in ids)] if ids else []
 
     def _surface(self, id: int) -> str:

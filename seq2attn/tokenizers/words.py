@@ -56,9 +56,8 @@ class WordTokenizer(Tokenizer):
 
     config: WordTokenizerConfig
 
-    def encode(self, line: str) -> list[int]:
-        """The ids of a line's words and punctuation marks, without BOS and EOS."""
-        return [self._id(token) for token in self.config.segment(line)]
+    def _encode(self, text: str) -> list[int]:
+        return [self._id(token) for token in self.config.segment(text)]
 
     def words(self, line: str) -> list[str]:
         """The text of each token of a line, also of those that are not in the vocabulary."""
@@ -74,7 +73,7 @@ class WordTokenizer(Tokenizer):
         bare = token.strip(JOINER)
         forms = (token, bare, JOINER + bare, bare + JOINER, JOINER + bare + JOINER)
         # A `<s>` in the text is a word, not a special token.
-        return next((id for id in map(self.vocabulary.id, forms) if id >= len(SPECIAL_TOKENS)), UNK)
+        return next((id for id in map(self.pieces.id, forms) if id >= len(SPECIAL_TOKENS)), UNK)
 
     def _surfaces(self, ids: Sequence[int]) -> Iterator[str]:
         is_joined = False
@@ -131,9 +130,8 @@ class CharacterTokenizer(Tokenizer):
 
     config: CharacterTokenizerConfig
 
-    def encode(self, line: str) -> list[int]:
-        """The ids of a line's characters, without BOS and EOS."""
-        return [self.vocabulary.id(character) for character in self.config.segment(line)]
+    def _encode(self, text: str) -> list[int]:
+        return [self.pieces.id(character) for character in self.config.segment(text)]
 
     def _surface(self, id: int) -> str:
         return "" if id in CONTROL_IDS else self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")

@@ -16,10 +16,9 @@ from seq2attn.data.prepare import prepare
 from seq2attn.inference.input_checks import InputWarning
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import is_blank
-from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
-from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag
+from seq2attn.tokenizers.tags import add_tag
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.support.bert import make_bert
@@ -55,8 +54,8 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]
     return {
         **TRAINED,
         **{f"stochastic {name}": one for name, one in STOCHASTIC.items()},
-        "tagged": TaggedTokenizer(TRAINED["bpe"], ("<2en>",), required=True),
-        "reversed": with_direction(TRAINED["bpe"], right_to_left=True),
+        "tagged": TRAINED["bpe"].with_tags(("<2en>",), required=True),
+        "reversed": TRAINED["bpe"].with_direction(right_to_left=True),
         "wordpiece": WordPieceTokenizerConfig(path=folder / "bert").train([]),
         "marian": SentencePieceTokenizerConfig.model_validate(marian | {"tag": ">>fra<<"}).train([]),
     }

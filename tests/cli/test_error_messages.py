@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer
 from tests.support.commands import invoke_in, write_lines
 from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained
 
@@ -28,7 +27,7 @@ def make_runs(folder: Path) -> None:
     untrained(folder / "groups", CONFIG.replace("beam_size: 3", "beam_size: 4, num_beam_groups: 2"))
     untrained(folder / "other", words=("other", "words"))
     left = untrained(folder / "left", TRANSFORMER_CONFIG)
-    RightToLeftTokenizer(left.load_tokenizers().target).save(left.folder / "target")
+    left.load_tokenizers().target.with_direction(right_to_left=True).save(left.folder / "target")
     no_test = CONFIG[: CONFIG.index("  test:")] + CONFIG[CONFIG.index("tokenizer:") :]
     untrained(folder / "untested", no_test)
     write_lines(folder / "in", ["a few words"])

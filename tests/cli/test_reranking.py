@@ -11,7 +11,6 @@ import torch
 
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
-from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.support.commands import Invoke, write_lines
 from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained
@@ -44,7 +43,7 @@ def other(tmp_path: Path) -> RunDirectory:
 @pytest.fixture
 def right_to_left(tmp_path: Path) -> RunDirectory:
     run = without_unknown(untrained(tmp_path / "right", TRANSFORMER_CONFIG), 3)
-    RightToLeftTokenizer(run.load_tokenizers().target).save(run.folder / "target")
+    run.load_tokenizers().target.with_direction(right_to_left=True).save(run.folder / "target")
     return run
 
 

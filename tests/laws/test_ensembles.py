@@ -11,7 +11,6 @@ from seq2attn.inference.ensemble import EnsembleTranslator
 from seq2attn.inference.translator import Translator
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.support.marks import slow_but
 from tests.support.models import EVERY_DECODER, REPRESENTATIVE, WORDS, model
@@ -88,7 +87,7 @@ def test_no_model_reads_more_than_it_allows(limits, long_inputs):
     """Each part has the tag; if a line is truncated, its beginning is the only one."""
     line = "<2x> aaaaaaaa b c d e f. aa b c ddddd e"
     tokenizers = WordTokenizerConfig().train([line]), CharacterTokenizerConfig().train([line])
-    net, sources = model("gru", "luong"), [TaggedTokenizer(one, ("<2x>",)) for one in tokenizers]
+    net, sources = model("gru", "luong"), [one.with_tags(("<2x>",)) for one in tokenizers]
     for order in ([0, 1], [1, 0]):
         members = [
             Translator(net, sources[side], tokenizers[0], SEARCHES[0], source_limit=SourceLimit(limits[side], ""))

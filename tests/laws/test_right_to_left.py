@@ -8,8 +8,6 @@ from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.ensemble import load
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
-from seq2attn.tokenizers.right_to_left import RightToLeftTokenizer, in_reverse, is_right_to_left, with_direction
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer
 from tests.support.commands import invoke_in
 from tests.support.tokenizers import ODD, STOCHASTIC, TEXT, TRAINED
@@ -20,7 +18,7 @@ WHITESPACE = {side: {"kind": "words", "pre_tokenizer": "whitespace"} for side in
 
 @pytest.mark.parametrize("tokenizer", [*TRAINED.values(), *STOCHASTIC.values()])
 def test_ids_are_reversed_and_text_is_not(tokenizer, tmp_path):
-    reversing = RightToLeftTokenizer(tokenizer)
+    reversing = tokenizer.with_direction(right_to_left=True)
     reversing.save(tmp_path)
     loaded = load_tokenizer(tmp_path)
     assert loaded.is_stochastic == tokenizer.is_stochastic and loaded.vocabulary == tokenizer.vocabulary
@@ -67,24 +65,22 @@ def test_a_training_is_that_on_reversed_words(corpus, name, key):
 @pytest.mark.parametrize("tokenizer", TRAINED.values())
 def test_a_long_line_is_cut_where_it_would_be_in_the_usual_order(tokenizer, tag, tmp_path):
     if tag:
-        tokenizer = TaggedTokenizer(tokenizer, (tag,))
-    reversing = with_direction(tokenizer, right_to_left=True)
+        tokenizer = tokenizer.with_tags((tag,))
+    reversing = tokenizer.with_direction(right_to_left=True)
     reversing.save(tmp_path)
     loaded = load_tokenizer(tmp_path)
-    assert is_right_to_left(loaded) and not is_right_to_left(tokenizer)
+    assert loaded.is_right_to_left and not tokenizer.is_right_to_left
     for line in TEXT[:9]:
         line = f"{tag} {line}".strip()
         ids = tokenizer.encode(line)
-        assert (
-            tuple(loaded.encode(line)) == in_reverse(loaded, line, ids) and loaded.decode(loaded.encode(line)) == line
-        )
+        assert tuple(loaded.encode(line)) == loaded.reverse(line, ids) and loaded.decode(loaded.encode(line)) == line
         words = word_ids(loaded, line, loaded.encode(line))
-        assert tuple(words) == in_reverse(loaded, line, word_ids(tokenizer, line, ids))
+        assert tuple(words) == loaded.reverse(line, word_ids(tokenizer, line, ids))
         for long_inputs in ("truncate", "split"):
             lengths, limit = LengthsConfig(long_inputs=long_inputs), SourceLimit(len(ids) // 2 + 1, "")
             found, expected = (SourceLine.encode(one, line, lengths, limit) for one in (loaded, tokenizer))
             assert found.texts == expected.texts and found.num_unknown == expected.num_unknown
-            assert tuple(in_reverse(loaded, line, part) for part in found.segments) == expected.segments
+            assert tuple(loaded.reverse(line, part) for part in found.segments) == expected.segments
 
 
 @pytest.mark.slow

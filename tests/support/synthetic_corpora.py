@@ -11,7 +11,6 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference import synthetic_corpus
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from tests.support import untrained_runs as small
@@ -46,7 +45,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def small_run(folder: Path, config: str = small.CONFIG) -> RunDirectory:
     """A run with random weights, characters as source tokens, a tag, and short translations."""
     run = small.untrained(folder, config)
-    source = TaggedTokenizer(CharacterTokenizerConfig().train(small.WORDS), ("<2en>",))
+    source = CharacterTokenizerConfig().train(small.WORDS).with_tags(("<2en>",))
     source.save(run.folder / "source")
     target = run.load_tokenizers().target
     torch.manual_seed(1)

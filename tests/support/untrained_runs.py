@@ -12,7 +12,6 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.words import WordTokenizerConfig
 
 WORDS = ("a", "few", "words", "of", "which", "there", "are", "not", "many")
@@ -66,7 +65,7 @@ def untrained(
     run.save_config(experiment)
     target = WordTokenizerConfig().train(words)
     source: Tokenizer = WordTokenizerConfig().train([*words, *words[5:]])  # so that each word has two ids
-    source = TaggedTokenizer(source, tags) if tags else source
+    source = source.with_tags(tags) if tags else source
     source.save(run.folder / "source")
     target.save(run.folder / "target")
     torch.manual_seed(1)

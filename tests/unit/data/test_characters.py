@@ -28,10 +28,8 @@ from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from tests.support.corpora import PHRASES, write_corpus
 from tests.support.untrained_runs import untrained
@@ -45,8 +43,8 @@ JOINT = BPETokenizerConfig(vocab_size=700).train([*(source for source, _ in TRAI
 TOKENIZERS: dict[str, Tokenizer] = {
     "bpe": BPE,
     "joint": JOINT,
-    "tagged": TaggedTokenizer(JOINT, ("<news>",)),
-    "reversed": with_direction(JOINT, right_to_left=True),
+    "tagged": JOINT.with_tags(("<news>",)),
+    "reversed": JOINT.with_direction(right_to_left=True),
     "lower-case": BPETokenizerConfig(vocab_size=500, lowercase=True).train(source for source, _ in TRAIN),
 }
 

@@ -17,7 +17,6 @@ from seq2attn.data.prepared_data import PREPARED, PreparedData, load_prepared
 from seq2attn.errors import ConfigError, DataError, RunError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -121,8 +120,8 @@ def test_the_log_has_lines_by_corpus(tmp_path: Path) -> None:
     assert report is not None and report.dev.num_in_train == 3  # with any tag
     assert report.train.num_pairs == 26
     assert prepared.dev_sources[0].startswith("<news> b0")
-    assert isinstance(prepared.source, TaggedTokenizer) and not prepared.source.required  # `b` has no tag
-    assert prepared.source.tokenizer.encode("news") == [UNK]  # no tokenizer is trained on tags
+    assert prepared.source.tags and not prepared.source.requires_tag  # `b` has no tag
+    assert prepared.source.encode("news") == [UNK]  # no tokenizer is trained on tags
 
 
 @pytest.mark.parametrize("text", [WORDS, STOCHASTIC])
@@ -236,4 +235,4 @@ def test_tags_of_another_run_are_required_if_all_text_has_one(
     data = data_config(tmp_path, corpus(tmp_path, "a", numbered("a", 9), **options))
     text = TokenizersConfig.model_validate({"run_dir": "~/one"})
     prepared = prepare(data, text, tmp_path / "two", print)
-    assert isinstance(prepared.source, TaggedTokenizer) and prepared.source.required == (tags[1] is not None)
+    assert prepared.source.tags and prepared.source.requires_tag == (tags[1] is not None)

@@ -20,7 +20,6 @@ from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
@@ -86,7 +85,7 @@ def test_words_that_punctuation_joins(tmp_path: Path, line: str) -> None:
     train_pieces([line], tmp_path / "model", model_type="char")
     files = {"kind": "sentencepiece", "path": tmp_path / "model", "punctuation": "de"}
     plain = SentencePieceTokenizerConfig.model_validate(files).train([])
-    for tokenizer in (plain, TaggedTokenizer(plain, ("<2en>",))):
+    for tokenizer in (plain, plain.with_tags(("<2en>",))):
         ids = tokenizer.encode(line)
         tag, text = tokenizer.split_tag(line)
         words = [*split_words(text), *[tag] * bool(tag)]  # a tag is not counted: its number is that after the last
@@ -97,6 +96,8 @@ def test_words_that_punctuation_joins(tmp_path: Path, line: str) -> None:
 
 
 class _JoiningTokenizer:
+    is_right_to_left = False
+
     def split_tag(self, line: str) -> tuple[str, str]:
         return "", line
 

@@ -11,8 +11,6 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import Glossary, TermCounts
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
-from seq2attn.tokenizers.right_to_left import with_direction
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.marian import make_marian, train_pieces
@@ -93,7 +91,7 @@ def test_a_term_is_met_by_whole_words(tmp_path: Path, translation: str, is_met: 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_tag_is_no_word_of_the_text(tmp_path: Path, reverse: bool) -> None:
     (tmp_path / "terms").write_text("medical\tteacher\n", encoding="utf-8")
-    source = with_direction(TaggedTokenizer(TOKENIZERS[0], ("<medical>",)), right_to_left=reverse)
+    source = TOKENIZERS[0].with_tags(("<medical>",)).with_direction(right_to_left=reverse)
     glossary = Glossary.load(tmp_path / "terms", (source, TOKENIZERS[1]))
     for line, count in {"<medical> a text": 0, "<medical> a medical text": 1, "<other> <medical> text": 1}.items():
         assert len(glossary.find(line)) == count
@@ -133,7 +131,7 @@ def test_terms_have_a_space_before_them_where_the_script_has_spaces(
         content["path"] = tmp_path / "tokenizer.json"
     config: Any = TypeAdapter(TokenizerConfig).validate_python(content)
     tokenizer = config.train(text)
-    tokenizer = with_direction(TaggedTokenizer(tokenizer, tags) if tags else tokenizer, right_to_left=reverse)
+    tokenizer = (tokenizer.with_tags(tags) if tags else tokenizer).with_direction(right_to_left=reverse)
     (tmp_path / "terms").write_text(f"word\t{term}\n", encoding="utf-8")
     (found,) = Glossary.load(tmp_path / "terms", (TOKENIZERS[0], tokenizer)).find("a word")
     ids = [*found.ids, *tokenizer.encode(before)] if reverse else [*tokenizer.encode(before), *found.ids]
@@ -148,7 +146,7 @@ def test_terms_of_an_imported_model_are_compared_with_its_punctuation(tmp_path: 
     import_run(tmp_path / "hf", tmp_path / "run", ImportOptions())
     source, target = RunDirectory(tmp_path / "run").load_tokenizers()
     (tmp_path / "terms").write_text("Haus\u2019s\tHaus\u2026\n\u201eder\u201c\tder\n", encoding="utf-8")
-    for tokenizer in (source, TaggedTokenizer(source, ("<2en>",))):
+    for tokenizer in (source, source.with_tags(("<2en>",))):
         glossary = Glossary.load(tmp_path / "terms", (tokenizer, target))
         for line in ("das Haus's ist", "das Haus\u2019s ist", "das \u201eHaus\u2019s\u201c"):
             assert [term.text for term in glossary.find(line)] == ["Haus\u2026"]

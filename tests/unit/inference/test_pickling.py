@@ -16,9 +16,7 @@ from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.reranking import load_rerankers, parse_rerank_runs
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
-from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from tests.support.corpora import PHRASES
 from tests.support.marks import slow_but
 from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained
@@ -102,7 +100,7 @@ def test_tokenizers_are_pickled(config: BPETokenizerConfig | UnigramTokenizerCon
     """With the tokenizers of glossaries and rerankers."""
     lines = [source for source, _ in PHRASES[:200]]
     tokenizer = config.train(lines)
-    for one in (tokenizer, TaggedTokenizer(tokenizer, ("x",)), with_direction(tokenizer, right_to_left=True)):
+    for one in (tokenizer, tokenizer.with_tags(("x",)), tokenizer.with_direction(right_to_left=True)):
         for duplicate in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
             assert [*map(duplicate.encode, lines)] == [*map(one.encode, lines)]
             assert duplicate.sample(lines, 3) == one.sample(lines, 3)

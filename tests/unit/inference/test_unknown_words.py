@@ -15,8 +15,6 @@ from seq2attn.inference.unknown_words import check_replaces_unknown_words, repla
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer
-from seq2attn.tokenizers.right_to_left import with_direction
-from seq2attn.tokenizers.tags import TaggedTokenizer
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.models import WORDS, model
@@ -46,9 +44,9 @@ def translator(decoder: str, source: Tokenizer, limit: int = 99) -> Translator:
 @pytest.mark.parametrize("tagged", [False, True])
 @pytest.mark.parametrize("decoder", ["luong", "bahdanau-gru", "transformer"])
 def test_the_word_has_the_most_attention(decoder: str, tagged: bool, reverse: bool) -> None:
-    source = with_direction(WordTokenizerConfig().train(KNOWN), right_to_left=reverse)
+    source = WordTokenizerConfig().train(KNOWN).with_direction(right_to_left=reverse)
     if tagged:
-        source = TaggedTokenizer(source, ("<2en>",))
+        source = source.with_tags(("<2en>",))
     one = translator(decoder, source)
     lines = [f"<2en> {line}" if tagged and line else line for line in LINES]
     num_unknown, copied = 0, set[str]()
@@ -73,9 +71,9 @@ def test_the_word_has_the_most_attention(decoder: str, tagged: bool, reverse: bo
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("tagged", [False, True])
 def test_parts_of_a_long_line_have_their_own_words(tagged: bool, reverse: bool) -> None:
-    source = with_direction(WordTokenizerConfig().train(KNOWN), right_to_left=reverse)
+    source = WordTokenizerConfig().train(KNOWN).with_direction(right_to_left=reverse)
     if tagged:
-        source = TaggedTokenizer(source, ("<2en>",))
+        source = source.with_tags(("<2en>",))
     one = translator("luong", source, limit=4 + tagged)
     tag, parts = "<2en> " if tagged else "", ("Ann sun Bob.", "Eve moon Dan.")
     whole = one.translate(tag + " ".join(parts))
@@ -113,7 +111,7 @@ def test_reranking_scores_the_texts_with_source_words() -> None:
 
 
 def test_a_translation_may_have_a_tag_of_a_joint_vocabulary() -> None:
-    target = TaggedTokenizer(WordTokenizerConfig().train(KNOWN), ("<2en>",))
+    target = WordTokenizerConfig().train(KNOWN).with_tags(("<2en>",))
     one = translator("luong", target)
     one.model.target_embedding = one.model.source_embedding  # of as many entries
     tag, word = target.vocabulary.id("<2en>"), target.vocabulary.id("sun")
@@ -127,4 +125,4 @@ def test_a_model_that_writes_from_right_to_left_is_refused() -> None:
     one = translator("luong", WordTokenizerConfig().train(KNOWN))
     check_replaces_unknown_words(one.model, (one.source, one.target))
     with pytest.raises(UserError, match="writes from left to right"):
-        check_replaces_unknown_words(one.model, (one.source, with_direction(one.target, right_to_left=True)))
+        check_replaces_unknown_words(one.model, (one.source, one.target.with_direction(right_to_left=True)))

@@ -9,11 +9,10 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
-from seq2attn.tokenizers.base import TokenizerPair
-from seq2attn.tokenizers.right_to_left import with_direction
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
-from seq2attn.tokenizers.tags import TaggedTokenizer, add_tag, check_tag
+from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, load_tokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
@@ -27,18 +26,26 @@ CONFIGS: dict[str, TokenizerConfig] = {
     "bpe": BPETokenizerConfig(vocab_size=300, dropout=0.5),
     "unigram": UnigramTokenizerConfig(vocab_size=300, lowercase=True),
 }
-TAGGED = {
-    name: TaggedTokenizer(one.train(LINES), ("<2en>", "<News.1>"), required=True) for name, one in CONFIGS.items()
-}
+PLAIN: dict[str, Tokenizer] = {name: config.train(LINES) for name, config in CONFIGS.items()}
+TAGGED = {name: plain.with_tags(("<2en>", "<News.1>"), required=True) for name, plain in PLAIN.items()}
 
 
 @pytest.fixture(params=CONFIGS)
-def tokenizer(request: pytest.FixtureRequest) -> TaggedTokenizer:
-    return TAGGED[request.param]
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
-def test_tags_are_the_last_entries_of_the_vocabulary(tokenizer: TaggedTokenizer) -> None:
-    plain = tokenizer.tokenizer
+@pytest.fixture
+def tokenizer(name: str) -> Tokenizer:
+    return TAGGED[name]
+
+
+@pytest.fixture
+def plain(name: str) -> Tokenizer:
+    return PLAIN[name]
+
+
+def test_tags_are_the_last_entries_of_the_vocabulary(tokenizer: Tokenizer, plain: Tokenizer) -> None:
     assert tokenizer.vocabulary.tokens == (*plain.vocabulary.tokens, "<2en>", "<News.1>")
     assert tokenizer.is_stochastic == plain.is_stochastic
     for line in LINES:
@@ -54,20 +61,20 @@ def test_tags_are_the_last_entries_of_the_vocabulary(tokenizer: TaggedTokenizer)
     assert tokenizer.sample([], 1) == []
 
 
-def test_a_tag_is_a_word(tokenizer: TaggedTokenizer) -> None:
+def test_a_tag_is_a_word(tokenizer: Tokenizer, plain: Tokenizer) -> None:
     line = add_tag(LINES[1], "2en")
     ids = tokenizer.encode(line)
     assert tokenizer.decode(ids) == line and tokenizer.convert_ids_to_tokens(ids)[0] == "<2en>"
     tagged = TokenizedText.from_ids(tokenizer, [*ids, 2])
-    plain = TokenizedText.from_ids(tokenizer.tokenizer, [*ids[1:], 2])
-    assert tagged.words == ("<2en>", *plain.words)
-    assert tagged.word_ids == (0, *(number + 1 for number in plain.word_ids))
+    rest = TokenizedText.from_ids(plain, [*ids[1:], 2])
+    assert tagged.words == ("<2en>", *rest.words)
+    assert tagged.word_ids == (0, *(number + 1 for number in rest.word_ids))
 
 
-def test_it_is_saved_and_loaded(tokenizer: TaggedTokenizer, tmp_path: Path) -> None:
+def test_it_is_saved_and_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
     loaded = load_tokenizer(tmp_path)
-    assert isinstance(loaded, TaggedTokenizer) and loaded.required
+    assert loaded.tags == tokenizer.tags and loaded.requires_tag
     assert loaded.vocabulary == tokenizer.vocabulary and loaded.is_stochastic == tokenizer.is_stochastic
     line = add_tag(LINES[0], "News.1")
     assert loaded.encode(line) == tokenizer.encode(line)
@@ -78,9 +85,14 @@ def test_it_is_saved_and_loaded(tokenizer: TaggedTokenizer, tmp_path: Path) -> N
 
 def test_tags_in_the_vocabulary_of_the_text_stay_where_they_are() -> None:
     trained = WordTokenizerConfig(pre_tokenizer="whitespace").train(["<2en> a b"])
-    tokenizer = TaggedTokenizer(trained, ("<2en>",))
+    tokenizer = trained.with_tags(("<2en>",))
     assert tokenizer.vocabulary == trained.vocabulary
     assert tokenizer.encode("<2en> a") == trained.encode("<2en> a")
+
+
+def test_a_tag_within_a_line_is_text(tokenizer: Tokenizer, plain: Tokenizer) -> None:
+    for line in ("the <2en> boat", "the boat <2en>"):
+        assert tokenizer.encode(line) == plain.encode(line)
 
 
 def test_an_empty_line_stays_empty() -> None:
@@ -94,13 +106,13 @@ def test_unknown_tags_are_errors() -> None:
     with pytest.raises(UserError, match=r"does not know the tag `2fr`: its tags are `2en`, `News\.1`"):
         check_tag(tokenizer, "2fr")
     with pytest.raises(UserError, match="trained without tags"):
-        check_tag(tokenizer.tokenizer, "2en")
+        check_tag(PLAIN["words"], "2en")
 
 
 @pytest.mark.parametrize("max_tokens", [5, 4, 3])
 def test_each_segment_of_a_long_line_has_the_tag(max_tokens: int) -> None:
     line = "One two three. Four five six. Seven eight."
-    tokenizer = TaggedTokenizer(WordTokenizerConfig().train([line]), ("<2en>",))
+    tokenizer = WordTokenizerConfig().train([line]).with_tags(("<2en>",))
     tag = tokenizer.vocabulary.id("<2en>")
     limit = SourceLimit(max_tokens, "it is a test")
     source = SourceLine.encode(tokenizer, add_tag(line, "2en"), LengthsConfig(), limit)
@@ -116,9 +128,9 @@ def test_tags_before_the_lines_of_a_given_model(tmp_path: Path, before: dict[str
     make_vocabulary(tmp_path, tags=[">>fra<<", ">>eng<<"])
     files = {"path": tmp_path / "source.spm", "vocabulary": tmp_path / "vocab.json"}
     plain = SentencePieceTokenizerConfig.model_validate({"kind": "sentencepiece", **files, **before}).train([])
-    forward = TaggedTokenizer(plain, ("<2en>",))
+    forward = plain.with_tags(("<2en>",))
     assert forward.line_prefix == plain.line_prefix and bool(before) == bool(plain.line_prefix)
-    tokenizer = with_direction(forward, right_to_left=reverse)
+    tokenizer = forward.with_direction(right_to_left=reverse)
     line = "Das rote Haus ist alt. Das Boot ist rot und neu. Wo ist das rote Boot?"
     for tagged in (line, add_tag(line, "2en")):
         source = SourceLine.encode(tokenizer, tagged, LengthsConfig(), SourceLimit(16, "it is a test"))
@@ -130,9 +142,9 @@ def test_languages_are_those_of_the_given_model(tmp_path: Path) -> None:
     make_vocabulary(tmp_path, tags=[">>fra<<", ">>eng<<"])
     files = {"path": tmp_path / "source.spm", "vocabulary": tmp_path / "vocab.json", "tag": ">>eng<<"}
     plain = SentencePieceTokenizerConfig.model_validate({"kind": "sentencepiece", **files}).train([])
-    tokenizer = TaggedTokenizer(plain, ("<2en>",), required=True)
+    tokenizer = plain.with_tags(("<2en>",), required=True)
     french, target = TokenizerPair(tokenizer, TAGGED["words"]).translate_into("fra")
-    assert isinstance(french, TaggedTokenizer) and french.required and target is TAGGED["words"]
+    assert french.requires_tag and target is TAGGED["words"]
     tags = [tokenizer.vocabulary.id(tag) for tag in ("<2en>", ">>fra<<")]
     assert french.encode("<2en> Das Haus") == [*tags, *plain.encode("Das Haus")[1:]]
     assert tokenizer.encode("<2en> Das Haus")[1:] == plain.encode("Das Haus")

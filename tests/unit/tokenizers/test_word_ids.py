@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from seq2attn.tokenizers.base import Tokenizer, assign_word_ids
 from seq2attn.tokenizers.normalize import is_unspaced, join_sentences, segment_words
-from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import UnigramTokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText, _are_of_one_word, whole_word_ids
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
@@ -108,7 +107,7 @@ def test_tokens_of_scripts_without_spaces_are_words(line: str, words: list[str])
     pairs = zip(text.tokens, text.word_ids, strict=True)
     joined = ["".join(token for token, _ in group) for _, group in groupby(pairs, key=lambda pair: pair[1])]
     assert [word.replace("▁", "") for word in joined] == [*text.words]
-    reversing = with_direction(tokenizer, right_to_left=True)
+    reversing = tokenizer.with_direction(right_to_left=True)
     assert TokenizedText.from_ids(reversing, [*reversing.encode(line), EOS]).words == (*words[::-1], "</s>")
 
 
@@ -166,7 +165,7 @@ BYTES = UnigramTokenizerConfig(vocab_size=300).train(["a few words of which ther
 
 @given(line=st.lists(st.sampled_from(["a", "few", "ب", "😀", "“", "é", " ", "."])).map("".join), reverse=st.booleans())
 def test_the_bytes_of_a_letter_are_one(line: str, reverse: bool) -> None:
-    tokenizer = with_direction(BYTES, right_to_left=reverse)
+    tokenizer = BYTES.with_direction(right_to_left=reverse)
     ids = [*tokenizer.encode(line), EOS]
     text = TokenizedText.from_ids(tokenizer, ids)
     letters, numbers = text.letters

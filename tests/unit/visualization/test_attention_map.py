@@ -8,7 +8,6 @@ import pytest
 from seq2attn.errors import UserError
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.tokenizers.normalize import join_sentences
-from seq2attn.tokenizers.right_to_left import with_direction
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import EOS
@@ -105,7 +104,7 @@ def test_defaults_depend_on_the_output_format() -> None:
 @pytest.mark.parametrize("right_to_left", [False, True])
 @pytest.mark.parametrize("line", ["我用 Python 写 red12。", "two red boats"])
 def test_titles_are_the_sentences(tmp_path: Path, line: str, right_to_left: bool) -> None:
-    tokenizer = with_direction(CharacterTokenizerConfig().train([line]), right_to_left=right_to_left)
+    tokenizer = CharacterTokenizerConfig().train([line]).with_direction(right_to_left=right_to_left)
     text = TokenizedText.from_ids(tokenizer, [*tokenizer.encode(line), EOS])
     size = len(text.tokens)
     weights = AttentionWeights(text, text, np.ones((1, 1, size, size), np.float32), None)
