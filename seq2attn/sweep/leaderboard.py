@@ -6,8 +6,10 @@ It is written as Markdown, and as an HTML page that needs no network.
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
@@ -50,6 +52,9 @@ class SeedStatistics:
         """Statistics of at least one value."""
         deviation = statistics.stdev(values) if len(values) > 1 else None
         return cls(statistics.fmean(values), deviation, min(values), max(values))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" + ("" if self.std is None else f" ± {self.std:.2f}")
 
 
 @dataclass(frozen=True)
@@ -105,21 +110,15 @@ class Leaderboard:
 def build_leaderboard(plan: SweepPlan) -> Leaderboard:
     """The leaderboard of all finished trainings.
 
-    Raises: RunError for results of other test sets or evaluation settings than those of the plan.
+    Raises RunError for results of other test sets or evaluation settings than those of the plan.
     """
     base = plan.baseline.experiment
-    tests = read_sets(base.data.test, base.evaluation)
-    records = read_records(plan)
+    tests, records = read_sets(base.data.test, base.evaluation), read_records(plan)
     for run in plan.runs:
         if record := records[run.trial.name].get(run.seed):
             _check_record(plan, run, record, tests)
     comparisons = _compare_with_baseline(plan.baseline.name, records, tests)
-    baseline = records[plan.baseline.name]
-    rows = [
-        _row(trial, trial is plan.baseline, records[trial.name], baseline, comparisons[trial.name])
-        for trial in plan.trials
-        if records[trial.name]
-    ]
+    rows = [_row(plan, trial, records, comparisons[trial.name]) for trial in plan.trials if records[trial.name]]
     rows.sort(key=lambda row: -row.sets[tests[0].name].bleu.mean)
     return Leaderboard(
         name=plan.path.stem,
@@ -128,10 +127,10 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
         seeds=plan.sweep.seeds,
         sets={test.name: len(test.pairs) for test in tests},
         set_notes=tuple(f"{test.name}: {test.metrics.note}." for test in tests if test.metrics.note),
-        signatures=_signatures(records, rows),
+        signatures=_signatures(records, rows, [test.name for test in tests]),
         rows=tuple(rows),
         missing=tuple(unfinished(plan, records)),
-        conditions=tuple(conditions(seed.training for row in rows for seed in row.seeds)),
+        conditions=tuple(conditions(records)),
     )
 
 
@@ -148,24 +147,20 @@ def _compare_with_baseline(
     baseline: str, records: Records, tests: Sequence[EvaluationSet]
 ) -> dict[str, dict[str, list[Comparison]]]:
     """By trial and test set, a comparison for each seed that both the trial and the baseline have finished."""
-    comparisons = {name: {test.name: list[Comparison]() for test in tests} for name in records}
-    for seed, base in records[baseline].items():
-        others = {name: seeds[seed] for name, seeds in records.items() if seed in seeds and name != baseline}
-        for test in tests:
-            systems = {name: record.sets[test.name].translations for name, record in others.items()}
-            translations = base.sets[test.name].translations
-            for name, one in compare_systems(seed, translations, systems, test.metrics, test.references).items():
-                comparisons[name][test.name].append(one)
+    comparisons = {trial: {test.name: list[Comparison]() for test in tests} for trial in records}
+    for seed, test in product(records[baseline], tests):
+        systems = {
+            trial: by_seed[seed].sets[test.name].translations for trial, by_seed in records.items() if seed in by_seed
+        }
+        translations = systems.pop(baseline)
+        compared = compare_systems(seed, translations, systems, test.metrics, test.references)
+        for trial, comparison in compared.items():
+            comparisons[trial][test.name].append(comparison)
     return comparisons
 
 
-def _row(
-    trial: Trial,
-    is_baseline: bool,
-    records: Mapping[int, RunRecord],
-    baseline: Mapping[int, RunRecord],
-    comparisons: Comparisons,
-) -> LeaderboardRow:
+def _row(plan: SweepPlan, trial: Trial, records: Records, comparisons: Comparisons) -> LeaderboardRow:
+    finished, baseline = records[trial.name], [*records[plan.baseline.name].values()]
     seeds = tuple(
         SeedRow(
             seed=seed,
@@ -173,17 +168,15 @@ def _row(
             bleu={name: result.score("BLEU").value for name, result in record.sets.items()},
             training=record.training,
         )
-        for seed, record in records.items()
+        for seed, record in finished.items()
     )
     return LeaderboardRow(
         name=trial.name,
         choices=trial.choices,
-        is_baseline=is_baseline,
+        is_baseline=trial is plan.baseline,
         parameters=seeds[0].training.parameters,
         seconds=SeedStatistics.from_values([seed.training.seconds for seed in seeds]),
-        sets={
-            name: _scores(name, [*records.values()], [*baseline.values()], comparisons[name]) for name in comparisons
-        },
+        sets={name: _scores(name, [*finished.values()], baseline, compared) for name, compared in comparisons.items()},
         seeds=seeds,
     )
 
@@ -192,32 +185,32 @@ def _scores(
     name: str, records: Sequence[RunRecord], baseline: Sequence[RunRecord], comparisons: Sequence[Comparison]
 ) -> SetScores:
     results = [record.sets[name] for record in records]
-    scores = {
-        score.name: SeedStatistics.from_values([result.score(score.name).value for result in results])
-        for score in results[0].scores
-    }
-    bleu = scores.pop("BLEU")
+    values = {score.name: [result.score(score.name).value for result in results] for score in results[0].scores}
+    others = {metric: SeedStatistics.from_values(scores) for metric, scores in values.items()}
+    bleu = others.pop("BLEU")
     speed = SeedStatistics.from_values([result.sentences / result.seconds for result in results])
-    by_seed = [[record.sets[name].score("BLEU").value for record in one] for one in (records, baseline)]
-    return SetScores(bleu, scores, speed, tuple(comparisons), combine_seeds(comparisons, *by_seed))
+    baseline_scores = [record.sets[name].score("BLEU").value for record in baseline]
+    return SetScores(
+        bleu, others, speed, tuple(comparisons), combine_seeds(comparisons, values["BLEU"], baseline_scores)
+    )
 
 
-def _signatures(records: Records, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
+def _signatures(records: Records, rows: Sequence[LeaderboardRow], names: Sequence[str]) -> dict[str, str]:
     """By metric, and by test set where these differ, as in their languages or numbers of references."""
-    names = list(rows[0].sets) if rows else []
-    finished = (record for seeds in records.values() for record in seeds.values())
-    results = (record.sets[name] for record in finished for name in names)
-    found = [(score.name, result.name, score.signature) for result in results for score in result.scores]
-    compared = ((name, one) for row in rows for name, scores in row.sets.items() for one in scores.comparisons)
-    found += [("paired bootstrap", name, one.signature) for name, one in compared]
-    by_metric: dict[str, dict[str, list[str]]] = {}
-    for metric, name, signature in dict.fromkeys(found):
-        by_metric.setdefault(metric, {}).setdefault(name, []).append(signature)
-    return {
-        metric if all(one == signatures for one in by_set.values()) else f"{metric} {name}": "`, `".join(signatures)
-        for metric, by_set in by_metric.items()
-        for name, signatures in by_set.items()
-    }
+    by_metric = defaultdict[str, defaultdict[str, dict[str, None]]](lambda: defaultdict(dict))
+    finished = [record for by_seed in records.values() for record in by_seed.values()]
+    for record, name in product(finished, names):
+        for score in record.sets[name].scores:
+            by_metric[score.name][name][score.signature] = None
+    for row, name in product(rows, names):
+        for comparison in row.sets[name].comparisons:
+            by_metric["paired bootstrap"][name][comparison.signature] = None
+    signatures = dict[str, str]()
+    for metric, by_set in by_metric.items():
+        texts = {name: "`, `".join(unique) for name, unique in by_set.items()}
+        has_one = len({*texts.values()}) == 1
+        signatures |= {metric if has_one else f"{metric} {name}": text for name, text in texts.items()}
+    return signatures
 
 
 MARKS = {"better": "▲", "worse": "▼", "no difference": "=", "one seed": "(one seed)", "below BLEU 1": "(below BLEU 1)"}
@@ -273,18 +266,20 @@ def _table_row(row: LeaderboardRow) -> list[str]:
     scores = row.sets.values()
     return [
         name,
-        *(f"{one.bleu.mean:.2f}" + ("" if one.bleu.std is None else f" ± {one.bleu.std:.2f}") for one in scores),
-        *(_difference(one) for one in scores),
+        *(str(set_scores.bleu) for set_scores in scores),
+        *map(_difference, scores),
         f"{row.parameters:,}",
         f"{row.seconds.mean / 60:.1f}",
-        " / ".join(f"{one.sentences_per_second.mean:,.0f}" for one in scores),
+        " / ".join(f"{set_scores.sentences_per_second.mean:,.0f}" for set_scores in scores),
     ]
 
 
 def _difference(scores: SetScores) -> str:
-    if scores.overall is None:
+    """The mean difference from the baseline, with its p-value and mark; empty for the baseline."""
+    if (overall := scores.overall) is None:
         return ""
-    p = scores.overall.p_value
-    confidence = "seeds disagree" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-    confidence = "" if scores.overall.outcome == "below BLEU 1" else f", {confidence}"
-    return f"{scores.overall.difference:+.2f}{confidence} {MARKS[scores.overall.outcome]}"
+    p = overall.p_value
+    confidence = ", seeds disagree" if p is None else ", < 0.001" if p < 0.001 else f", {p:.3f}"
+    if overall.outcome == "below BLEU 1":
+        confidence = ""
+    return f"{overall.difference:+.2f}{confidence} {MARKS[overall.outcome]}"

@@ -7,7 +7,7 @@ result.json     written last: a training with a result is finished
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -46,17 +46,6 @@ class TrainingSummary:
     date: str
 
 
-def conditions(trainings: Iterable[TrainingSummary]) -> list[str]:
-    """Machines, versions and dates of trainings, each combination once."""
-    return sorted(
-        {
-            f"{one.machine}; torch {one.torch}; {one.threads} thread{'s' * (one.threads > 1)} per training,"
-            f" up to {one.jobs} simultaneous; {one.date}"
-            for one in trainings
-        }
-    )
-
-
 @dataclass(frozen=True)
 class RunRecord:
     """Result of one training."""
@@ -92,6 +81,22 @@ def read_records(plan: SweepPlan) -> Records:
         trial.name: {seed: record for seed in plan.sweep.seeds if (record := read_record(TrialRun(trial, seed).folder))}
         for trial in plan.trials
     }
+
+
+def trainings(records: Records) -> list[tuple[str, int, TrainingSummary]]:
+    """Trial and seed of each finished training, with its summary."""
+    return [(trial, seed, record.training) for trial, by_seed in records.items() for seed, record in by_seed.items()]
+
+
+def conditions(records: Records) -> list[str]:
+    """Machines, versions and dates of the trainings, each combination once."""
+    return sorted(
+        {
+            f"{training.machine}; torch {training.torch}; {training.threads} thread{'s' * (training.threads > 1)} per"
+            f" training, up to {training.jobs} simultaneous; {training.date}"
+            for *_, training in trainings(records)
+        }
+    )
 
 
 def unfinished(plan: SweepPlan, records: Records) -> list[str]:

@@ -1,4 +1,4 @@
-"""A report of a reproduction as Markdown, with its numbers in JSON.
+"""A report of a reproduction: scores of trainings beside the published ones, and their outcome.
 
 report.md       the tables, with links to the figures
 report.json     all numbers
@@ -7,41 +7,110 @@ figures/        pictures
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Literal
 
+from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.io.files import FORMAT_VERSION, write_bytes, write_json
 from seq2attn.io.tables import format_table
+from seq2attn.metrics.significance import paired_scores
 from seq2attn.sweep.figures import draw_figures
 from seq2attn.sweep.leaderboard import SeedStatistics
 from seq2attn.sweep.recipe import Recipe
-from seq2attn.sweep.record import Records, conditions, read_records, unfinished
-from seq2attn.sweep.results import OUTCOME_RULE, ReproducedScore, reproduced_scores
+from seq2attn.sweep.record import Records, RunRecord, conditions, read_records, trainings, unfinished
 from seq2attn.version import __version__
+
+ReproductionOutcome = Literal["reached", "within the interval", "not reached"]
+OUTCOME_RULE = (
+    "Reached: the mean over the seeds is at least the published score. Within the interval: it is lower by no more than"
+    " half of the 95 % interval over sentences (sacreBLEU's bootstrap, mean over the seeds). Not reached: otherwise."
+)
 
 
 @dataclass(frozen=True)
-class Section:
-    """A heading, a table with its heads in the first row, a list of sentences, and pictures by caption."""
+class ReproducedScore:
+    """Score of a trial on a test set beside the published one."""
 
-    heading: str
-    table: tuple[tuple[str, ...], ...]
-    items: tuple[str, ...]
-    pictures: dict[str, Path]
+    trial: str
+    test_set: str
+    published: float
+    ours: SeedStatistics
+    by_seed: dict[int, float]
+    interval: float  # half the width of the 95 % interval over sentences, mean over the seeds
+    outcome: ReproductionOutcome
+    signature: str
+    published_gain: float | None  # from the trial above; None unless the recipe is a ladder
+    gain: float | None
+
+
+def reproduction_outcome(published: float, ours: float, interval: float) -> ReproductionOutcome:
+    """The outcome on a mean score with half the width of its interval, by `OUTCOME_RULE`."""
+    if ours >= published:
+        return "reached"
+    return "within the interval" if ours + interval >= published else "not reached"
+
+
+def reproduced_scores(recipe: Recipe, records: Records) -> list[ReproducedScore]:
+    """Scores of all finished trials that have a published one, in the order of the recipe."""
+    experiment = recipe.plan.baseline.experiment
+    tests = {test.name: test for test in read_sets(experiment.data.test, experiment.evaluation)}
+    scores, above = list[ReproducedScore](), dict[str, ReproducedScore]()
+    for trial, published in recipe.config.published.items():
+        for name, number in published.items() if records.get(trial) else ():
+            score = _score(recipe, trial, number, tests[name], records[trial], above.get(name))
+            scores.append(score)
+            if recipe.config.is_ladder:
+                above[name] = score
+    return scores
+
+
+def _score(
+    recipe: Recipe,
+    trial: str,
+    published: float,
+    test: EvaluationSet,
+    records: Mapping[int, RunRecord],
+    above: ReproducedScore | None,
+) -> ReproducedScore:
+    translations = {str(seed): record.sets[test.name].translations for seed, record in records.items()}
+    (scores,) = paired_scores(test.metrics, translations, test.references, [recipe.config.metric]).values()
+    by_seed = {int(seed): score.value for seed, score in scores.items()}
+    ours = SeedStatistics.from_values([*by_seed.values()])
+    interval = statistics.fmean(score.interval or 0.0 for score in scores.values())
+    common = by_seed.keys() & above.by_seed.keys() if above else ()
+    return ReproducedScore(
+        trial=trial,
+        test_set=test.name,
+        published=published,
+        ours=ours,
+        by_seed=by_seed,
+        interval=interval,
+        outcome=reproduction_outcome(published, ours.mean, interval),
+        signature=next(iter(scores.values())).signature,
+        published_gain=published - above.published if above else None,
+        gain=statistics.fmean(by_seed[seed] - above.by_seed[seed] for seed in common) if above and common else None,
+    )
 
 
 def write_report(recipe: Recipe) -> str:
     """Write the report of all finished trainings to the folder of the recipe; return the Markdown."""
     folder, config, records = recipe.config.folder, recipe.config, read_records(recipe.plan)
-    scores = reproduced_scores(recipe, records)
-    pictures = draw_figures(recipe, records, folder / "figures")
-    sections = [
-        Section("Scores", _score_table(scores, is_ladder=config.is_ladder), _score_notes(recipe, scores), {}),
-        Section("Deviations from the paper", (), _deviations(recipe), {}),
-        Section("Trainings", _training_table(records), _training_notes(recipe, records), {}),
-        *([Section("Figures", (), (), pictures)] if pictures else []),
+    scores, missing = reproduced_scores(recipe, records), unfinished(recipe.plan, records)
+    pictures = {
+        caption: str(path.relative_to(folder))
+        for caption, path in draw_figures(recipe, records, folder / "figures").items()
+    }
+    parts = [
+        *(f"# {config.title}", config.paper),
+        *("## Scores", _score_table(scores, is_ladder=config.is_ladder), _bullets(_score_notes(recipe, scores))),
+        *("## Deviations from the paper", _bullets(_deviations(recipe))),
+        *("## Trainings", _training_table(records), _bullets(_training_notes(records, missing))),
+        *(["## Figures"] * bool(pictures)),
+        *(f"![{caption}]({path})" for caption, path in pictures.items()),
     ]
-    markdown = _markdown(config.title, config.paper, sections, folder)
+    markdown = "\n\n".join(filter(None, parts)) + "\n"
     write_bytes(folder / "report.md", markdown.encode())
     content = {
         "format": FORMAT_VERSION,
@@ -50,79 +119,76 @@ def write_report(recipe: Recipe) -> str:
         "overrides": recipe.overrides,
         "rule": OUTCOME_RULE,
         "scores": [asdict(score) for score in scores],
-        "trainings": {trial: {n: asdict(one.training) for n, one in by.items()} for trial, by in records.items()},
-        "missing": unfinished(recipe.plan, records),
-        "figures": {caption: str(path.relative_to(folder)) for caption, path in pictures.items()},
+        "trainings": {
+            trial: {seed: asdict(record.training) for seed, record in by_seed.items()}
+            for trial, by_seed in records.items()
+        },
+        "missing": missing,
+        "figures": pictures,
     }
     write_json(folder / "report.json", content)
     return markdown
 
 
-def _score_table(scores: list[ReproducedScore], *, is_ladder: bool) -> tuple[tuple[str, ...], ...]:
-    heads = ("trial", "test set", "published", *["gain"] * is_ladder, "ours", "interval", *["gain"] * is_ladder)
-
-    def row(score: ReproducedScore) -> tuple[str, ...]:
-        gains = [
-            ["" if gain is None else f"{gain:+.2f}"] if is_ladder else [] for gain in (score.published_gain, score.gain)
-        ]
-        ours = f"{score.ours.mean:.2f}{_spread(score.ours)}"
-        cells = f"{score.published:g}", *gains[0], ours, f"± {score.interval:.2f}", *gains[1]
-        return (score.trial, score.test_set, *cells, score.outcome)
-
-    return ((*heads, "outcome"), *map(row, scores))
+def _bullets(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
 
 
-def _spread(values: SeedStatistics) -> str:
-    return "" if values.std is None else f" ± {values.std:.2f}"
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return format_table([heads, *rows], num_text_columns=2, markdown=True) if rows else ""
 
 
-def _score_notes(recipe: Recipe, scores: list[ReproducedScore]) -> tuple[str, ...]:
-    counts = {len(one.by_seed) for one in scores}
+def _score_table(scores: Sequence[ReproducedScore], *, is_ladder: bool) -> str:
+    """A row per trial and test set; those of a ladder have the differences from the trial above."""
+    gains = ["gain"] * is_ladder
+    heads = ["trial", "test set", "published", *gains, "ours", "interval", *gains, "outcome"]
+    rows = []
+    for score in scores:
+        published_gain, gain = (
+            ["" if value is None else f"{value:+.2f}"] * is_ladder for value in (score.published_gain, score.gain)
+        )
+        published, interval = f"{score.published:g}", f"± {score.interval:.2f}"
+        numbers = [published, *published_gain, str(score.ours), interval, *gain]
+        rows.append([score.trial, score.test_set, *numbers, score.outcome])
+    return _table(heads, rows)
+
+
+def _score_notes(recipe: Recipe, scores: Sequence[ReproducedScore]) -> list[str]:
+    counts = {len(score.by_seed) for score in scores}
     seeds = max(counts, default=0)
-    number = f"{seeds}" if len(counts) == 1 else "the finished"
-    several = f"mean ± standard deviation (n - 1) over {number} seeds"
-    spread = several if seeds > 1 else "one seed" if seeds else "none yet"
-    by_seed = (f"{one.trial}, {one.test_set}: " + ", ".join(f"{v:.2f}" for v in one.by_seed.values()) for one in scores)
+    spread = "one seed" if seeds else "none yet"
+    if seeds > 1:
+        number = f"{seeds}" if len(counts) == 1 else "the finished"
+        spread = f"mean ± standard deviation (n - 1) over {number} seeds"
     notes = [f"Published: {recipe.config.published_in}. Ours: {spread}.", OUTCOME_RULE]
-    notes += [f"Signature: `{signature}`" for signature in dict.fromkeys(one.signature for one in scores)]
+    notes += [f"Signature: `{signature}`" for signature in dict.fromkeys(score.signature for score in scores)]
     if recipe.config.metric == "paper_bleu":
         notes.append("paper_bleu is BLEU of the tokens of the paper, and not comparable with BLEU of detokenized text.")
-    return (*notes, *(f"By seed: {line}" for line in by_seed if seeds > 1))
+    for score in scores if seeds > 1 else ():
+        values = ", ".join(f"{value:.2f}" for value in score.by_seed.values())
+        notes.append(f"By seed: {score.trial}, {score.test_set}: {values}")
+    return notes
 
 
-def _deviations(recipe: Recipe) -> tuple[str, ...]:
-    changes = [one for one in recipe.overrides if not one.startswith(("seeds=", "jobs=", "folder="))]
-    return (*recipe.config.deviations, *(f"Set on the command line: `{one}`." for one in changes))
+def _deviations(recipe: Recipe) -> list[str]:
+    changes = [change for change in recipe.overrides if not change.startswith(("seeds=", "jobs=", "folder="))]
+    return [*recipe.config.deviations, *(f"Set on the command line: `{change}`." for change in changes)]
 
 
-def _training_table(records: Records) -> tuple[tuple[str, ...], ...]:
-    heads = ("trial", "seed", "parameters", "updates", "epochs", "minutes")
-    rows = [(trial, str(seed), one.training) for trial, seeds in records.items() for seed, one in seeds.items()]
-    return (
-        heads,
-        *(
-            (*names, f"{one.parameters:,}", f"{one.updates:,}", f"{one.epochs:.1f}", f"{one.seconds / 60:.1f}")
-            for *names, one in rows
-        ),
-    )
+def _training_table(records: Records) -> str:
+    heads = ["trial", "seed", "parameters", "updates", "epochs", "minutes"]
+    rows = []
+    for trial, seed, training in trainings(records):
+        numbers = f"{training.parameters:,}", f"{training.updates:,}", f"{training.epochs:.1f}"
+        rows.append([trial, str(seed), *numbers, f"{training.seconds / 60:.1f}"])
+    return _table(heads, rows)
 
 
-def _training_notes(recipe: Recipe, records: Records) -> tuple[str, ...]:
-    trainings = [record.training for seeds in records.values() for record in seeds.values()]
-    hours = sum(one.seconds for one in trainings) / 3600
-    notes = [f"{hours:.1f} hours of training and validation in all.", *(f"{one}." for one in conditions(trainings))]
-    notes += [f"seq2attn {__version__}; all metrics, with the significance of differences: leaderboard.md"]
-    missing = unfinished(recipe.plan, records)
-    return (*notes, *([f"Not finished: {', '.join(missing)}."] if missing else []))
-
-
-def _markdown(title: str, paper: str, sections: list[Section], folder: Path) -> str:
-    parts = [f"# {title}", paper]
-    for section in sections:
-        parts.append(f"## {section.heading}")
-        if len(section.table) > 1:
-            parts.append(format_table(section.table, num_text_columns=2, markdown=True))
-        if section.items:
-            parts.append("\n".join(f"- {item}" for item in section.items))
-        parts += [f"![{caption}]({path.relative_to(folder)})" for caption, path in section.pictures.items()]
-    return "\n\n".join(parts) + "\n"
+def _training_notes(records: Records, missing: Sequence[str]) -> list[str]:
+    hours = sum(training.seconds for *_, training in trainings(records)) / 3600
+    return [
+        f"{hours:.1f} hours of training and validation in all.",
+        *(f"{condition}." for condition in conditions(records)),
+        f"seq2attn {__version__}; all metrics, with the significance of differences: leaderboard.md",
+        *([f"Not finished: {', '.join(missing)}."] if missing else []),
+    ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seq2attn.experiment.experiment_config import load_config
 from seq2attn.sweep.recipe import load_recipe
-from seq2attn.sweep.results import reproduction_outcome
+from seq2attn.sweep.report import reproduction_outcome
 
 ROOT = Path(__file__).parents[3]
 RECIPES = sorted((ROOT / "configs/reproduce").glob("*.yaml"))

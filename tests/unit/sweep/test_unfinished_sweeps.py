@@ -11,8 +11,7 @@ from seq2attn.metrics.significance import paired_scores
 from seq2attn.sweep.figures import draw_figures
 from seq2attn.sweep.recipe import Recipe, load_recipe
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_records, write_record
-from seq2attn.sweep.report import write_report
-from seq2attn.sweep.results import reproduced_scores
+from seq2attn.sweep.report import reproduced_scores, write_report
 from tests.support.recipes import home
 
 WRONG = {("fixed", 1): 2, ("fixed", 2): 10, ("luong", 2): 4}
