@@ -81,5 +81,5 @@ def _count(source: Path, target: Path) -> tuple[int, int]:
     num_pairs, characters = 0, set[str]()
     for pair in PlainTextConfig.of_files(source, target).pairs():
         num_pairs += 1
-        characters.update(*pair)
+        characters.update(*pair.text)
     return num_pairs, len(characters)

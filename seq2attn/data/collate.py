@@ -5,11 +5,10 @@ B sentences, S source tokens with EOS, T target tokens with BOS or EOS.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -165,18 +164,3 @@ def _alignment_weights(words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, 
     are_linked[linked_targets, linked_sources] = 1
     weights = are_linked[target_words[:, None], source_words]
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
-
-
-T = TypeVar("T")
-U = TypeVar("U")
-
-
-def prefetch(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """`function` of each item, in order; a thread computes the next result while the current one is used."""
-    items = iter(items)
-    with ThreadPoolExecutor(1) as thread:
-        pending = [thread.submit(function, item) for item in [next(items, None)] if item is not None]
-        while pending:
-            current = pending.pop()
-            pending += [thread.submit(function, item) for item in [next(items, None)] if item is not None]
-            yield current.result()

@@ -38,7 +38,6 @@ from seq2attn.data.readers import (
     PlainTextConfig,
     check_regular,
     read_pairs,
-    read_pairs_with_alignments,
     read_references,
 )
 from seq2attn.data.train_tokenizers import check_tags, make_tokenizers
@@ -158,7 +157,10 @@ def _report(
 ) -> None:
     """Inspect the test sets, save the statistics of all text, and log warnings about it."""
     tokenizers = load_tokenizers(folder)
-    inspected = {name: inspect_pairs(read_pairs(one), *tokenizers, hashes) for name, one in tests.items()}
+    inspected = {
+        name: inspect_pairs((pair.text for pair in read_pairs(corpus)), *tokenizers, hashes)
+        for name, corpus in tests.items()
+    }
     report = DataReport(train, dev, inspected)
     log(f"statistics of the text: {report.save(folder)}")
     for warning in report.warnings():
@@ -196,14 +198,14 @@ def _fingerprint(data: DataConfig, text: TokenizersConfig) -> str:
 def _count_pairs(corpus: CorpusConfig) -> int:
     """The number of pairs. Raises DataError for text that cannot be used: all of it is read."""
     if isinstance(corpus, PlainTextConfig) and corpus.references:
-        return len(read_references(corpus, [target for _, target in read_pairs(corpus)])[0])
+        return len(read_references(corpus, [target for (_, target), _ in read_pairs(corpus)])[0])
     return sum(1 for _ in read_pairs(corpus))
 
 
 def _encode(corpus: CorpusConfig, tokenizers: TokenizerPair, name: str, size: int) -> Iterator[EncodedPair]:
     source, target = tokenizers
-    pairs = tqdm(read_pairs_with_alignments(corpus), f"encode {name}", size, unit=" pairs", disable=None)
-    return (EncodedPair(pair, (source.encode(pair[0]), target.encode(pair[1])), links) for pair, links in pairs)
+    pairs = tqdm(read_pairs(corpus), f"encode {name}", size, unit=" pairs", disable=None)
+    return (EncodedPair(text, (source.encode(text[0]), target.encode(text[1])), links) for text, links in pairs)
 
 
 def _save(
@@ -225,7 +227,7 @@ def _save(
 
 def _save_references(dev: CorpusConfig, folder: Path) -> int:
     """Write the dev set with each further reference as target; returns the number of references."""
-    pairs = list(read_pairs(dev))
+    pairs = [pair.text for pair in read_pairs(dev)]
     streams = read_references(dev, [target for _, target in pairs])
     for path, stream in islice(zip(dev_text_paths(folder, len(streams)), streams, strict=True), 1, None):
         with text_pair_writer(path) as write:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, PositiveInt, ValidationError
 
@@ -17,6 +17,14 @@ from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import parse_json
 from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.tags import NAME, add_tag
+
+
+class Pair(NamedTuple):
+    """A source and its translation, and their word alignment if the corpus has it; a tag is no word of it."""
+
+    text: TextPair
+    alignment: WordAlignment | None = None
+
 
 Repeat = Annotated[float, Field(gt=0, le=1000)]
 
@@ -29,12 +37,8 @@ class _CorpusConfig(Config):
     repeat: Repeat = 1.0
     """How often each pair is in an epoch of training; a fraction is a random sample of the pairs, new in each epoch."""
 
-    def pairs(self) -> Iterator[TextPair]:
-        """The pairs in their order, without tags."""
-        return (pair for pair, _ in self.pairs_with_alignments())
-
-    def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
-        """The pairs in their order, without tags, and their word alignments if the corpus has them."""
+    def pairs(self) -> Iterator[Pair]:
+        """The pairs in their order, without tags. Raises DataError at the first invalid line."""
         raise NotImplementedError
 
 
@@ -78,15 +82,15 @@ class PlainTextConfig(_CorpusConfig):
     def _parallel_files(self) -> tuple[Path, ...]:
         return (self.source, self.target, *([self.alignment] if self.alignment else []))
 
-    def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
+    def pairs(self) -> Iterator[Pair]:
         """The lines of both files, and their word alignments if there is a file of them."""
         counts = [0] * len(self._parallel_files)
         for number, lines in enumerate(zip_longest(*map(read_lines, self._parallel_files)), start=1):
             counts = [count + (line is not None) for count, line in zip(counts, lines, strict=True)]
             source, target, *links = lines
             if None not in lines:
-                place = f"{self.alignment}:{number}"
-                yield (source, target), parse_pharaoh(links[0], (source, target), place) if links else None
+                text = source, target
+                yield Pair(text, parse_pharaoh(links[0], text, f"{self.alignment}:{number}") if links else None)
         reasons = ("one must be the translation of the other", "one must be the word alignments of the other")
         for count, file, reason in zip(counts[1:], self._parallel_files[1:], reasons, strict=False):
             if count != counts[0]:
@@ -114,7 +118,7 @@ class TSVConfig(_OneFileConfig):
     target: PositiveInt = 2
     """Column of the target language."""
 
-    def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
+    def pairs(self) -> Iterator[Pair]:
         """Two columns of each line."""
         num_expected, max_columns = max(self.source, self.target), 0
         for number, line in enumerate(read_lines(self.path), start=1):
@@ -126,7 +130,7 @@ class TSVConfig(_OneFileConfig):
             if len(columns) > max_columns:
                 found = f"{len(columns)} columns, and line 1 has {max_columns}"
                 raise DataError(f"{self.path}:{number}: {found}; is there a tab in a text?")
-            yield (columns[self.source - 1], columns[self.target - 1]), None
+            yield Pair((columns[self.source - 1], columns[self.target - 1]))
 
 
 class JSONLinesConfig(_OneFileConfig):
@@ -138,7 +142,7 @@ class JSONLinesConfig(_OneFileConfig):
     target: str = "target"
     """Key of the target text."""
 
-    def pairs_with_alignments(self) -> Iterator[tuple[TextPair, WordAlignment | None]]:
+    def pairs(self) -> Iterator[Pair]:
         """Two values of each object."""
         for number, line in enumerate(read_lines(self.path), start=1):
             place = f"{self.path}:{number}"
@@ -148,27 +152,16 @@ class JSONLinesConfig(_OneFileConfig):
                 raise DataError(str(error)) from None
             if not isinstance(item, dict):
                 raise DataError(f"{place}: expected a JSON object, found {_json_type(item)}")
-            yield (_text(item, self.source, place), _text(item, self.target, place)), None
+            yield Pair((_text(item, self.source, place), _text(item, self.target, place)))
 
 
 CorpusConfig = Annotated[PlainTextConfig | TSVConfig | JSONLinesConfig, Field(discriminator="kind")]
 
 
-def read_pairs(corpus: CorpusConfig) -> Iterator[TextPair]:
-    """The (source, target) pairs of a corpus in their order, each source with the tag of the corpus.
-
-    Raises: DataError at the first invalid line.
-    """
-    return (pair for pair, _ in read_pairs_with_alignments(corpus))
-
-
-def read_pairs_with_alignments(corpus: CorpusConfig) -> Iterator[tuple[TextPair, WordAlignment | None]]:
-    """The pairs of `read_pairs`, each with its word alignment, which does not count the tag, if the corpus has them.
-
-    Raises: DataError at the first invalid line.
-    """
-    for (source, target), alignment in corpus.pairs_with_alignments():
-        yield (add_tag(source, corpus.tag), target), alignment
+def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
+    """The pairs of a corpus, each source with its tag. Raises DataError at the first invalid line."""
+    for (source, target), alignment in corpus.pairs():
+        yield Pair((add_tag(source, corpus.tag), target), alignment)
 
 
 def check_regular(corpus: CorpusConfig) -> None:

@@ -51,7 +51,7 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
     """Train the tokenizers of both sides on all training corpora, each pair once, and save them in `folder`."""
 
     def lines(side: int) -> Iterator[str]:
-        return (pair[side] for corpus in data.train for pair in corpus.pairs())
+        return (pair.text[side] for corpus in data.train for pair in corpus.pairs())
 
     def train(config: TokenizerConfig, lines: Iterable[str], *sides: str) -> None:
         name = " and ".join(sides)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs_with_alignments
+from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
 from seq2attn.errors import RunError, UserError
 from seq2attn.evaluation.head_selection import (
@@ -118,7 +118,7 @@ def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None, *, o
     """
     check_output(to, "align", *corpus.files, overwrite=overwrite)
     check_tag(aligner.tokenizers[0], corpus.tag)
-    pairs = list(read_pairs_with_alignments(corpus))
+    pairs = list(read_pairs(corpus))
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:
         print_warnings([f"{enumerate_lines(untagged)}: {UNTAGGED}"])
@@ -163,7 +163,7 @@ def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> 
 def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
     """Compare all heads, record the best, and print the table, best first. Raises UserError as `align_files`."""
     check_tag(aligner.tokenizers[0], corpus.tag)
-    pairs = [(pair, gold) for pair, gold in read_pairs_with_alignments(corpus) if gold is not None]
+    pairs = [(pair, gold) for pair, gold in read_pairs(corpus) if gold is not None]
     rates = aligner.select_head(pairs)
     rows = [
         (str(head.layer), str(head.head), head.step, *(f"{x:.1%}" for x in (one.precision, one.recall, one.error_rate)))

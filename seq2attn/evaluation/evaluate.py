@@ -51,7 +51,7 @@ class EvaluationSet:
     @classmethod
     def read(cls, name: str, corpus: CorpusConfig, evaluation: EvaluationConfig) -> EvaluationSet:
         """The test set of a corpus. Raises DataError for text that cannot be used."""
-        pairs = list(read_pairs(corpus))
+        pairs = [pair.text for pair in read_pairs(corpus)]
         references = read_references(corpus, [target for _, target in pairs])
         metrics = evaluation.build(*references)
         return cls(name, pairs, references, metrics, corpus.tag)

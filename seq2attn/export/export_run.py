@@ -114,7 +114,7 @@ def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
         dev = run.load_config().data.dev
         try:
             check_regular(dev)
-            lines = [source for source, _ in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
+            lines = [pair.text[0] for pair in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
         except DataError as error:
             raise DataError(f"{error}; give --verify-with FILE") from None
     if all(map(is_blank, lines)):

@@ -76,7 +76,7 @@ def score_files(
     for an output that would replace an input, and after the last pair if some have no finite log-probability.
     """
     check_output(to, "score", *corpus.files, overwrite=overwrite)
-    pairs = list(corpus.pairs())
+    pairs = [pair.text for pair in corpus.pairs()]
     print_warnings(_warnings(run, tokenizers, pairs, corpus.tag))
     log_probs, not_finite = list[float](), list[int]()
     with text_output(to, "score") as file:

@@ -38,7 +38,7 @@ def _draw_alignments(recipe: Recipe, seed: int, folder: Path) -> dict[str, Path]
     """Attention weights of the baseline for the first sentences of usual length; the mean of all heads."""
     baseline = recipe.plan.baseline
     pairs = (pair for corpus in baseline.experiment.data.test.values() for pair in read_pairs(corpus))
-    sources = [source for source, _ in pairs if len(source.split()) in ALIGNMENT_LENGTHS]
+    sources = [source for (source, _), _ in pairs if len(source.split()) in ALIGNMENT_LENGTHS]
     allowed = plugin_modules(baseline.experiment)  # the recipe names them
     translator = Translator.load(TrialRun(baseline, seed).folder, allow_code=allowed)
     selection, figures = AttentionSelection(head="mean", whole_words=True), dict[str, Path]()

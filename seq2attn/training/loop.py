@@ -14,8 +14,9 @@ import torch
 from tqdm import tqdm
 
 from seq2attn.data.batch_planner import padding_ratio
-from seq2attn.data.collate import MicroBatch, count_target_tokens, make_micro_batches, prefetch
+from seq2attn.data.collate import MicroBatch, count_target_tokens, make_micro_batches
 from seq2attn.data.corpus import Corpus
+from seq2attn.data.prefetch import prefetch
 from seq2attn.data.prepared_data import PreparedData
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seq2attn.data.batch_planner import padding_ratio, plan_batches
-from seq2attn.data.collate import IGNORE_INDEX, collate, collate_source, make_batch, prefetch
+from seq2attn.data.collate import IGNORE_INDEX, collate, collate_source, make_batch
 from seq2attn.data.corpus import Corpus
+from seq2attn.data.prefetch import prefetch
 from seq2attn.errors import DataError
 from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD

@@ -14,7 +14,6 @@ from seq2attn.data.readers import (
     PlainTextConfig,
     TSVConfig,
     read_pairs,
-    read_pairs_with_alignments,
 )
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh, parse_pharaoh, split_words
 from seq2attn.errors import DataError
@@ -29,6 +28,10 @@ LINKS = st.frozensets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 def write(path: Path, content: bytes | str) -> Path:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def texts(corpus: CorpusConfig) -> list[tuple[str, str]]:
+    return [pair.text for pair in read_pairs(corpus)]
 
 
 def error_of(corpus: CorpusConfig) -> str:
@@ -86,7 +89,7 @@ def test_invalid_files(tmp_path: Path, name: str, content: bytes | None, message
 def test_plain_files(tmp_path: Path, left: str, right: str) -> None:
     source, target = write(tmp_path / "s", left), write(tmp_path / "t", left)
     corpus = PlainTextConfig(source=source, target=target)
-    assert list(read_pairs(corpus)) == [(line, line) for line in left.split()]
+    assert texts(corpus) == [(line, line) for line in left.split()]
     write(target, right)
     counts = ["3 lines", "1 line"] if len(left) > len(right) else ["1 line", "3 lines"]
     assert error_of(corpus) == (
@@ -96,8 +99,8 @@ def test_plain_files(tmp_path: Path, left: str, right: str) -> None:
 
 def test_tsv(tmp_path: Path) -> None:
     path = write(tmp_path / "t.tsv", 'a\tb\tc\nd "\te\tf\n')
-    assert list(read_pairs(TSVConfig(path=path))) == [("a", "b"), ('d "', "e")]
-    assert list(read_pairs(TSVConfig(path=path, source=3, target=1))) == [("c", "a"), ("f", 'd "')]
+    assert texts(TSVConfig(path=path)) == [("a", "b"), ('d "', "e")]
+    assert texts(TSVConfig(path=path, source=3, target=1)) == [("c", "a"), ("f", 'd "')]
     write(path, "a\tb\nc\n")
     assert error_of(TSVConfig(path=path)) == f"{path}:2: expected at least 2 columns, found 1 column"
     write(path, "a\tb\tc\nd\te\nf\tg\th\ti\n")
@@ -106,7 +109,7 @@ def test_tsv(tmp_path: Path) -> None:
 
 def test_json_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", '{"en": "a", "de": "x\\n", "n": 1}\n')
-    assert list(read_pairs(JSONLinesConfig(path=path, source="en", target="de"))) == [("a", "x\n")]
+    assert texts(JSONLinesConfig(path=path, source="en", target="de")) == [("a", "x\n")]
 
 
 @pytest.mark.parametrize(
@@ -174,11 +177,11 @@ def test_pairs_with_alignments(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, "c", pairs, ["1-0 0?0", "", "0-0"])
     assert corpus.files == (corpus.source, corpus.target, corpus.alignment)
     expected = [({(1, 0)}, {(1, 0), (0, 0)}), (set(), set()), ({(0, 0)}, {(0, 0)})]
-    assert [(pair, (set(links.sure), set(links.possible))) for pair, links in read_pairs_with_alignments(corpus)] == [
+    assert [(pair, (set(links.sure), set(links.possible))) for pair, links in read_pairs(corpus)] == [
         *zip(pairs, expected, strict=True)
     ]
     without = corpus.model_copy(update={"alignment": None})
-    assert list(read_pairs_with_alignments(without)) == [(pair, None) for pair in pairs]
+    assert list(read_pairs(without)) == [(pair, None) for pair in pairs]
 
 
 @pytest.mark.parametrize(("count", "lines"), [(1, "1 line"), (3, "3 lines")])

@@ -151,7 +151,7 @@ def test_attention_targets_of_batches(tmp_path: Path, data: DataConfig, name: st
     prepared = load_prepared(tmp_path / "run")
     assert prepared.dev.alignments is None
     (train,) = data.train
-    pairs = [(pair, links.sure) for pair, links in train.pairs_with_alignments() if links and pair[1]]
+    pairs = [(pair, links.sure) for pair, links in train.pairs() if links and pair[1]]
     pairs = [(pair, links) for pair, links in pairs if len(pair[0].split()) <= longest]
     for corpus in (prepared.train.corpus, prepared.train.epoch_corpus(1, 0), prepared.train.epoch_corpus(1, 1)):
         assert len(corpus) == len(pairs) and corpus.alignments is not None
