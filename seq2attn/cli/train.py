@@ -75,7 +75,6 @@ def train(
     from seq2attn.config.load import errors_at
     from seq2attn.errors import TrainingInterrupted, UserError
     from seq2attn.experiment.experiment_config import ExperimentConfig, load_config
-    from seq2attn.training.initial_weights import check_parts
 
     if resume and resume_if_exists:
         raise UserError("give either --resume or --resume-if-exists, not both")
@@ -83,24 +82,18 @@ def train(
         raise UserError("--new-dev-set has no effect on a new training; give --resume too")
     experiment = load_config(config, overrides)
     try:
-        num_trained = check_parts(experiment, needs_initial_run=not (resume or resume_if_exists))
+        if dry_run:
+            from seq2attn.models.build import dry_run_summary
+            from seq2attn.training.initial_weights import check_parts
+
+            num_trained = check_parts(experiment, needs_initial_run=not (resume or resume_if_exists))
+            typer.echo(dry_run_summary(experiment.model, experiment.tokenizer, num_trained))
+            return
+        from seq2attn.training.train import train as run_training
+
+        run_training(experiment, resume=resume or ("if-exists" if resume_if_exists else False), new_dev_set=new_dev_set)
     except FieldError as mistake:
         raise errors_at(config, ExperimentConfig, [mistake], overrides) from None
-    if dry_run:
-        from seq2attn.models.build import dry_run_summary
-
-        typer.echo(dry_run_summary(experiment.model, experiment.tokenizer, num_trained))
-        return
-    from seq2attn.training.distributed import training_device
-    from seq2attn.training.train import train as run_training
-
-    try:
-        training_device(experiment.training.device)
-    except UserError as error:
-        mistakes = [FieldError("training.device", str(error))]
-        raise errors_at(config, ExperimentConfig, mistakes, overrides) from None
-    try:
-        run_training(experiment, resume=resume or ("if-exists" if resume_if_exists else False), new_dev_set=new_dev_set)
     except TrainingInterrupted as interruption:
         command = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
         rank = os.environ.get("RANK")

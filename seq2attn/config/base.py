@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from seq2attn.config.hints import suggest
+from seq2attn.errors import UserError
 
 
 class PathString(str):
@@ -108,12 +109,13 @@ def to_list(value: Any) -> Any:
     return value if type(value) in (list, tuple) else [value]  # a duration is a tuple of another type
 
 
-class FieldError(ValueError):
+class FieldError(UserError, ValueError):
     """An error in a field, for rules across fields. `field`: its dotted key, relative to the config that raises it."""
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field, self.message = field, message
+        super().__init__(f"`{field}`: {message}")
+        self.field = field
+        self.message = message
 
     def within(self, section: str) -> FieldError:
         """The error relative to the config that has this one as a section."""

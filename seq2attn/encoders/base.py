@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from seq2attn.attention.base import Width
 from seq2attn.config.base import Config, FieldError
 from seq2attn.nn.packing import SequenceLayout, Sequences
+from seq2attn.tokenizers.base import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class EncoderBaseConfig(Config):
     def build_embedding(self) -> nn.Module | None:
         """The embedding of the source; None: that of `model.embeddings`."""
         return None
+
+    def load_checkpoint(self, embedding: nn.Module, encoder: Encoder, tokenizer: Tokenizer) -> None:
+        """Load the weights in `checkpoint`. Raises DataError if they do not fit."""
 
 
 class Encoder(nn.Module, ABC):

@@ -25,8 +25,9 @@ from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_specs, read_
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import masked_mean
 from seq2attn.nn.packing import Sequences
+from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import EOS, PAD
-from seq2attn.tokenizers.wordpiece import check_dependency, resolve_folder
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizer, check_dependency, resolve_folder
 
 WORD_EMBEDDINGS_KEY = "embeddings.word_embeddings.weight"
 """Key in the weights of any BERT, perhaps with a prefix."""
@@ -70,13 +71,13 @@ def _read_architecture(file: Path) -> BertArchitectureConfig:
     content = read_object(file, FILE_HINT)
     model_type = content.get("model_type", "bert")
     if model_type != "bert":
-        raise FieldError("path", f"{file} is not of a `bert` but of a `{model_type}`")
+        raise DataError(f"{file} is not of a `bert` but of a `{model_type}`")
     if content.get("is_decoder") or content.get("position_embedding_type", "absolute") != "absolute":
-        raise FieldError("path", f"{file} is of a BERT with causal attention or relative positions: not supported")
+        raise DataError(f"{file} is of a BERT with causal attention or relative positions: not supported")
     architecture = validate_fields(BertArchitectureConfig, content, file)
     heads, width = architecture.num_attention_heads, architecture.hidden_size
     if width % heads:
-        raise FieldError("path", f"{file}: {heads} heads do not divide {width}")
+        raise DataError(f"{file}: {heads} heads do not divide {width}")
     return architecture
 
 
@@ -255,6 +256,13 @@ class BertEncoderConfig(EncoderBaseConfig):
         if isinstance(frozen, str):
             frozen = architecture.num_hidden_layers if frozen == "all" else 0
         return BertEncoder(architecture, frozen=frozen)
+
+    def load_checkpoint(self, embedding: nn.Module, encoder: Encoder, tokenizer: Tokenizer) -> None:
+        """Load the weights in `path`. Raises DataError if they do not fit."""
+        assert isinstance(embedding, BertEmbedding)
+        assert isinstance(encoder, BertEncoder)
+        assert isinstance(tokenizer, WordPieceTokenizer), "a rule of the config"
+        load_bert_weights(self.path, embedding, encoder, tokenizer.bert_ids)
 
 
 def load_bert_weights(folder: Path, embedding: BertEmbedding, encoder: BertEncoder, bert_ids: Sequence[int]) -> None:

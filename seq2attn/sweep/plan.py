@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from pathlib import Path
 
-from seq2attn.config.base import FieldError
 from seq2attn.config.explain import validate
 from seq2attn.config.load import load_with_locations, read_merged
 from seq2attn.config.merge import merge
 from seq2attn.config.yaml_tree import Diagnostic, YAMLValue, format_diagnostics
-from seq2attn.errors import ConfigError
+from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
 from seq2attn.sweep.sweep_config import Choices, SweepConfig, expand, is_config, trial_name
@@ -118,13 +117,12 @@ def _merge_choices(base: YAMLValue, sweep: YAMLValue, choices: Choices) -> YAMLV
     for name, label in choices.items():
         axis = sweep.find(("axes", name))[1]
         choice = axis.find(("choices", label))[1]
-        at = axis.child("at")
-        is_whole = at is None or at.data is None
-        if choice.data == {} or (is_whole and is_config(choice.data)):
+        at = axis.child("at") or axis
+        names = at.data.split(".") if isinstance(at.data, str) else []
+        if choice.data == {} or (not names and is_config(choice.data)):
             continue  # an empty choice changes nothing, even where the base has no such key
-        if not is_whole:
-            for key in reversed(at.data.split(".")):
-                choice = YAMLValue({key: choice}, at.node)
+        for key in reversed(names):
+            choice = YAMLValue({key: choice}, at.node)
         base = _merge(base, choice)
     return base
 
@@ -154,10 +152,8 @@ def _check(plan: SweepPlan) -> None:
         try:
             build_on_meta_device(trial.experiment.model, *assumed_vocab_sizes(trial.experiment.tokenizer))
             check_parts(trial.experiment, needs_initial_run=False)  # it may be one of the trials
-        except ConfigError as error:
+        except UserError as error:
             unfit.setdefault(str(error), []).append(trial.name)
-        except FieldError as error:
-            unfit.setdefault(f"`{error.field}`: {error.message}", []).append(trial.name)
         same = trials.setdefault(trial.experiment.model_dump_json(exclude={"run_dir"}), trial)
         if same is not trial:
             mistakes.append(f"the trials {same.name} and {trial.name} are the same experiment; leave one out")

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seq2attn.config.base import FieldError
 from seq2attn.config.duration import Duration
 from seq2attn.errors import UserError
 from seq2attn.nn.device import resolve_device
@@ -106,14 +107,18 @@ class DistributedContext:
 def training_device(name: str) -> torch.device:
     """The device of this process for `training.device`: under torchrun one CUDA device per process.
 
-    Raises UserError if there is no such device, or if several processes would share it.
+    Raises FieldError if there is no such device, or if several processes would share it.
     """
-    device = resolve_device(name)
+    try:
+        device = resolve_device(name)
+    except UserError as error:
+        raise FieldError("training.device", str(error)) from None
     if device.type == "cpu":
         return device
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         if device.index is not None:
-            raise UserError(f"`{name}` would be shared by several processes; with `cuda` each uses another device")
+            message = f"`{name}` would be shared by several processes; with `cuda` each uses another device"
+            raise FieldError("training.device", message)
         return resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
     return torch.device("cuda", device.index or 0)
 

@@ -16,7 +16,6 @@ from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepared_data import PreparedData
-from seq2attn.encoders.bert import BertEmbedding, BertEncoder, BertEncoderConfig, load_bert_weights
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
@@ -31,7 +30,6 @@ from seq2attn.nn.initialization import SkipInit
 from seq2attn.nn.lora import add_adapter
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.tokenizers.vocabulary import Vocabulary
-from seq2attn.tokenizers.wordpiece import WordPieceTokenizer
 from seq2attn.training.config_changes import config_changes
 from seq2attn.training.memory import restored_buffers
 
@@ -162,6 +160,8 @@ def _check_initial_run(experiment: ExperimentConfig) -> None:
         sizes = [len(tokenizer.vocabulary) for tokenizer in run.load_tokenizers()]
         old, new = (build_on_meta_device(model, *sizes) for model in models)
         _copied_tensors(new, old.state_dict(), init, is_same_source=True)
+    except FieldError:
+        raise
     except UserError as error:
         raise FieldError("training.init_from", str(error).removeprefix("`training.init_from`: ")) from None
 
@@ -232,13 +232,10 @@ class RowMapping:
 
 def _load_pretrained(model: Seq2Seq, experiment: ExperimentConfig, prepared: PreparedData, log: Log) -> None:
     """Pretrained weights of BERT, and pretrained vectors, divided by the scale of the embeddings."""
-    if isinstance(model.source_embedding, BertEmbedding) and isinstance(model.encoder, BertEncoder):
-        encoder = experiment.model.encoder
-        assert isinstance(encoder, BertEncoderConfig)
-        assert isinstance(prepared.source, WordPieceTokenizer)  # a rule of the config
-        load_bert_weights(encoder.path, model.source_embedding, model.encoder, prepared.source.bert_ids)
-        log(f"encoder: pretrained weights of {encoder.path}")
-        if not experiment.training.lr_scales and encoder.frozen != "all":
+    if (path := experiment.model.encoder_checkpoint) is not None:
+        experiment.model.encoder.load_checkpoint(model.source_embedding, model.encoder, prepared.source)
+        log(f"encoder: pretrained weights of {path}")
+        if not experiment.training.lr_scales and count_trained(model.encoder):
             log("warning: BERT has the full learning rate; pretrained weights need a smaller one: `training.lr_scales`")
     embeddings = experiment.model.embeddings
     for side, path, tokenizer, embedding in (

@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 
-from seq2attn.config.base import FieldError
 from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.prepare import prepare
@@ -63,10 +62,11 @@ def train(
     it; TrainingInterrupted if a signal or `training.time_limit` ended it early, with a checkpoint saved.
     """
     training = experiment.training
-    stop, device = StopRequest(training.time_limit), training_device(training.device)
+    stop = StopRequest(training.time_limit)
     allow_code(plugin_modules(experiment))  # plug-ins in the user's own config are trusted
     run = RunDirectory(experiment.run_dir)
-    _check(experiment, is_resumed=bool(resume and checkpoint_folders(run.folder)))
+    check_parts(experiment, needs_initial_run=not (resume and checkpoint_folders(run.folder)))
+    device = training_device(training.device)
     with (
         deterministic(training.deterministic),
         init_distributed(device) as distributed,
@@ -88,14 +88,6 @@ def train(
         finally:
             logger.close()
     return run
-
-
-def _check(experiment: ExperimentConfig, *, is_resumed: bool) -> None:
-    """Raises UserError for names and sizes of parts that do not fit, or no initial run, before anything is written."""
-    try:
-        check_parts(experiment, needs_initial_run=not is_resumed)
-    except FieldError as error:
-        raise UserError(f"`{error.field}`: {error.message}") from None
 
 
 def _find_checkpoint(

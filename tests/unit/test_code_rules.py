@@ -130,11 +130,6 @@ KNOWN: dict[Rule, set[str]] = {
         "models.build: getattr(one, 'vocab_size', None)",
         "tokenizers.tokenizer_config: getattr(one, 'vocabulary_source', None)",
     },
-    classes_of_components: {
-        "training.initial_weights: isinstance(encoder, BertEncoderConfig)",
-        "training.initial_weights: isinstance(model.encoder, BertEncoder)",
-        "training.initial_weights: isinstance(model.source_embedding, BertEmbedding)",
-    },
     foreign_attributes: {
         "cli.synthetic_corpus: translator.max_batch_tokens",
         "cli.translate: translator.max_batch_tokens",
