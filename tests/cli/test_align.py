@@ -13,7 +13,6 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.training.train import train
 from tests.support.commands import CONFIG, Invoke, toy_pairs, write_lines, write_toy
-from tests.support.untrained_runs import CONFIG as CONFIG_OF_RUN
 from tests.support.untrained_runs import untrained
 
 ALIGNED = re.sub(r"(train|dev)\.en}", r"\1.en, alignment: text/\1.align}", CONFIG)
@@ -90,41 +89,12 @@ def test_a_head_is_selected_and_saved(invoke: Invoke, home: Path, tmp_path: Path
     assert invoke("align", run, "--select-head", *files(home, "dev"), *gold).out == selection.out
 
 
-def test_missing_and_conflicting_options(mistake, home: Path, tmp_path: Path) -> None:
-    run = home / "runs/toy"
-    assert mistake("align", run) == "error: give --source and --target\n"
-    for option in ("--source", "--gold"):
-        assert mistake("align", run, option, "a") == "error: give --source and --target together\n"
-    assert mistake("align", run, "--select-head", "-o", "a").startswith("error: --select-head writes no links")
-    assert mistake("align", run, "--select-head", *files(home, "dev")).endswith(": give --gold too\n")
-    assert mistake("align", tmp_path, *files(home, "dev")).startswith(f"error: {tmp_path}: is no run directory")
-    config = (run / "config.yaml").read_text(encoding="utf-8")
-    (tmp_path / "config.yaml").write_text(config.replace("dev.align", "none").replace(" alignment:", " #"))
-    shutil.copy(run / "run.json", tmp_path)
-    assert "(the run's `data.dev` has no `alignment`)" in mistake("align", tmp_path, "--select-head")
-
-
-def test_invalid_gold_alignments(mistake, home: Path, tmp_path: Path) -> None:
-    write_lines(tmp_path / "s", ["rot", "rot haus"])
-    write_lines(tmp_path / "t", ["red", "house red"])
-    write_lines(tmp_path / "bad", ["0-0", "1-0 2-1"])
-    assert mistake("align", home / "runs/toy", "--source", "s", "--target", "t", "--gold", "bad") == (
-        f"error: {tmp_path}/bad:2: the link `2-1` points at word 2 of the source, which has 2 words, counted from 0\n"
-    )
-
-
 def test_a_selection_for_another_model(mistake, home: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(home / "runs/toy", tmp_path / "run"))
     (run / "alignment.json").write_text('{"layer": 2, "head": 1, "step": "output"}', encoding="utf-8")
     assert mistake("align", run, *files(home, "dev")).startswith(
         f"error: {run}/alignment.json: the model has no head 1 of layer 2, output step; select again"
     )
-
-
-def test_a_model_without_attention(mistake, tmp_path: Path) -> None:
-    run = untrained(tmp_path, CONFIG_OF_RUN.replace("kind: luong", "kind: fixed-context")).folder
-    message = mistake("align", run, "--source", tmp_path / "lines.txt", "--target", tmp_path / "lines.txt")
-    assert message == f"error: {run}: the model has no attention, so it cannot align words\n"
 
 
 def test_links_are_those_of_the_attention(invoke: Invoke, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from tests.support.commands import Invoke
-from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, WORDS, change_weights, untrained
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, WORDS, change_weights, untrained
 
 GIVEN = b"a few words\n\nnot many\n"
 
@@ -37,31 +37,6 @@ def test_minimum_bayes_risk(invoke: Invoke, run: RunDirectory) -> None:
     invoke("evaluate", run.folder, "--mbr", "9", "--ensemble", run.folder)
     report = json.loads((run.folder / "evaluation/ensemble/ours.json").read_text(encoding="utf-8"))
     assert (report["search"]["kind"], report["search"]["num_samples"], report["search"]["mbr"]) == ("sample", 9, True)
-    for other in (["--greedy"], ["--beam", "3"]):
-        assert f"{other[0]} and --mbr exclude each other" in invoke(*command, "--mbr", "9", *other, code=2).err
-
-
-@pytest.mark.parametrize(
-    ("option", "override"),
-    [
-        ("--greedy", "search.coverage_penalty=0.5"),
-        ("--mbr", "search.beam_size=7"),
-        ("--mbr", "search={kind: beam}"),
-        ("--beam", "search.kind=sample"),
-        ("--beam", "search.beam_size=4"),
-    ],
-)
-def test_a_value_of_another_search_is_refused(invoke: Invoke, run: RunDirectory, option: str, override: str) -> None:
-    options = [option] if option == "--greedy" else [option, "3"]
-    for command in ("translate", "evaluate"):
-        message = invoke(command, run.folder, *options, "--set", override, code=2, given="").err
-        assert f"error: --set {override}: has no effect with {option}\n" in message
-    long_inputs = ("--long-inputs", "split", "--set", "search.lengths.long_inputs=truncate")
-    assert "no effect with --long-inputs" in invoke("translate", run.folder, *long_inputs, code=2, given="").err
-    if option == "--beam":
-        corpus = "--source", "text", "-o", "corpus"
-        assert "no effect with" in invoke("distill", run.folder, *corpus, *options, "--set", override, code=2).err
-    invoke("translate", run.folder, *options, "--set", "search.lengths.max_length=9", given="")
 
 
 def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
@@ -74,9 +49,9 @@ def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
     assert all(len({*line.split()}) == len(line.split()) for line in blocked.splitlines())
     covered = invoke(*command, "--set", "search.coverage_penalty=5", "--json", given=GIVEN).out
     assert json.loads(covered.splitlines()[0])["score"] < -1
-    message = "`search.num_beam_groups`, 3, has to divide `beam_size`, which is 4"
-    assert message in invoke(*command[:2], *groups, "--beam", "4", code=2).err
-    assert "has to divide `beam_size`, which is 6" in invoke(*command, "--set", "search.num_beam_groups=4", code=2).err
+    for options in (["--greedy"], ["--mbr", "3"], ["--beam", "3"]):  # the lengths are those of any search
+        short = invoke(*command[:2], *options, "--set", "search.lengths.max_length=2", given=GIVEN).out
+        assert max(len(line.split()) for line in short.splitlines()) == 2
 
 
 @pytest.mark.parametrize("options", [("--set", "search.kind=sample"), ("--mbr", "2")])
@@ -102,17 +77,10 @@ def test_a_dash_is_standard_input_or_output(invoke: Invoke, run: RunDirectory, t
     assert done.out.count("\n") == 1 and "warning: `-` is translated, not standard input: leave it out\n" in done.err
 
 
-def test_an_empty_line_has_no_attention_to_draw(
+def test_attention_is_drawn_beside_empty_lines(
     invoke: Invoke, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = "translate", run.folder, "--attention"
-    for given, file, message in (
-        (b"\n" + GIVEN, "-", "the first line is empty; FILE.html has all lines"),
-        (b"\n" + GIVEN, "one.png", "the first line is empty; FILE.html has all lines"),
-        (b"\n\n", "all.html", "all lines are empty"),
-        (b"", "one.png", "there are no lines"),
-    ):
-        assert invoke(*command, file, given=given, code=2).err.endswith(f"no attention to draw: {message}\n")
     invoke(*command, "all.html", given=b"\n" + GIVEN)
     monkeypatch.setenv("COLUMNS", "30")
     done = invoke(*command, "-", "--n-best", "2", "-o", "out", given=b"few\n\xff a\nnot\n")  # the first line alone
@@ -127,10 +95,7 @@ def test_the_doctor_finds_nothing(invoke: Invoke, tmp_path: Path) -> None:
     assert "FAIL" not in invoke("doctor", run.folder, "--input", tmp_path / "lines.txt").out
 
 
-def test_searches_that_an_engine_or_a_model_does_not_have(invoke: Invoke, tmp_path: Path) -> None:
-    fixed = untrained(tmp_path, CONFIG.replace("kind: luong", "kind: fixed-context"))
-    error = invoke("translate", fixed.folder, "a", "--set", "search.coverage_penalty=1", code=2).err
-    assert "search.coverage_penalty" in error and "the decoder `fixed-context` has none" in error
+def test_searches_that_an_engine_does_not_have() -> None:
     search = BeamConfig(beam_size=4, num_beam_groups=2, no_repeat_ngram_size=3, coverage_penalty=0.2)
     mistakes = [mistake.field for mistake in unsupported_search(search)]
     assert mistakes == ["search.no_repeat_ngram_size", "search.coverage_penalty", "search.num_beam_groups"]
@@ -148,12 +113,11 @@ def test_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> Non
     assert "<unk>" not in (run.folder / "evaluation/ours.txt").read_text(encoding="utf-8")
 
 
-def test_models_whose_unknown_words_stay(invoke: Invoke, tmp_path: Path) -> None:
-    fixed = untrained(tmp_path, CONFIG.replace("kind: luong", "kind: fixed-context"))
+def test_a_tokenizer_whose_unknown_words_stay(invoke: Invoke, tmp_path: Path) -> None:
     characters = untrained(tmp_path / "characters")
     CharacterTokenizerConfig().train(WORDS).save(characters.folder / "target")
     model = build_model(characters.load_config().model, 13, len(characters.load_tokenizers().target.vocabulary))
     vocabularies = [tokenizer.vocabulary for tokenizer in characters.load_tokenizers()]
     characters.save_model(unique_state_dict(model), (vocabularies[0], vocabularies[1]), {"checkpoints": []})
-    for run, message in ((fixed, "the decoder has none"), (characters, "that of the target is `characters`")):
-        assert message in invoke("translate", run.folder, "a", "--replace-unk", code=2).err
+    error = invoke("translate", characters.folder, "a", "--replace-unk", code=2).err
+    assert "that of the target is `characters`" in error

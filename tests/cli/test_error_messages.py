@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.support.commands import invoke_in, write_lines
-from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, RECIPE, SWEEP, TRANSFORMER_CONFIG, untrained
 
 MESSAGES = Path(__file__).parent / "error_messages.txt"
 PROMPT = "$ seq2attn "
@@ -19,7 +19,7 @@ NO_ATTENTION = CONFIG.replace("{kind: luong, dim: 8}", "{kind: fixed-context, di
 
 
 def make_runs(folder: Path) -> None:
-    """Runs `run`, `tags/run`, `plain/run` without attention, `left/run` from right to left, and `large/run`."""
+    """Runs `run`, `tags/run`, `plain/run` without attention, `left/run` from right to left, `large/run`, and files."""
     untrained(folder)
     untrained(folder / "tags", tags=("<news>",))
     untrained(folder / "plain", NO_ATTENTION)
@@ -31,7 +31,13 @@ def make_runs(folder: Path) -> None:
     no_test = CONFIG[: CONFIG.index("  test:")] + CONFIG[CONFIG.index("tokenizer:") :]
     untrained(folder / "untested", no_test)
     write_lines(folder / "in", ["a few words"])
+    write_lines(folder / "blank", ["", " "])
+    write_lines(folder / "empty", [])
     write_lines(folder / "terms", ["few\tnot"])
+    write_lines(folder / "links", ["0-0 3-1"])
+    (folder / "loop").symlink_to("loop")
+    for name, content in {"sweep": SWEEP, "recipe": RECIPE}.items():
+        (folder / f"{name}.yaml").write_text(content.format("own.yaml"), encoding="utf-8")
 
 
 def calls() -> list[str]:
@@ -48,6 +54,12 @@ def output(folder: Path, call: str) -> str:
     return f"{PROMPT}{call}\n{done.err.replace(str(folder), 'FOLDER')}\n"
 
 
+def files(folder: Path) -> dict[Path, int]:
+    """All files and their times, but those of a synthetic corpus, which is resumed, and locks."""
+    every = (path for path in folder.rglob("*") if not {"corpus", "run.lock"} & {*path.parts})
+    return {path: path.lstat().st_mtime_ns for path in every if not path.is_dir()}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(1)
@@ -58,7 +70,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("call", calls())
 def test_the_message_is_that_of_the_file(folder: Path, call: str) -> None:
+    before = files(folder)
     assert output(folder, call) in MESSAGES.read_text(encoding="utf-8")
+    assert files(folder) == before
 
 
 if __name__ == "__main__":

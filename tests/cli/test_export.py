@@ -126,8 +126,6 @@ def test_unsupported_options_have_a_place(exported: tuple[Path, Done], invoke: I
     assert re.match(r".*config\.yaml:\d+:\d+: `model\.encoder\.kind`: ctranslate2 has no encoder `gru`", error)
     assert "`model.decoder.kind`: ctranslate2 has no decoder `luong`" in error and "2 mistakes in" in error
     assert not Path("exported").exists()
-    error = invoke("translate", run, "--engine", "tensorrt", "rot", code=2).err
-    assert "there is no engine `tensorrt`; known: native, " in error
 
 
 def test_an_export_to_a_link_is_behind_it(tmp_path: Path) -> None:

@@ -115,17 +115,7 @@ def test_terms_replace_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path
         assert "cannot produce" in invoke(*command, "Zoe", "--glossary", "terms", "--replace-unk", code=2).err
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--greedy"], "--glossary needs beam search"),
-        (["--mbr", "4"], "--glossary needs beam search"),
-        (["--set", "search.num_beam_groups=3"], "--glossary and `search.num_beam_groups` exclude each other"),
-        (["--set", "search.no_repeat_ngram_size=3"], "--glossary and `search.no_repeat_ngram_size` exclude each other"),
-    ],
-)
-def test_searches_without_terms(invoke: Invoke, run: RunDirectory, options: list[str], said: str) -> None:
-    assert said in invoke("translate", run.folder, "--glossary", "terms", *options, given=GIVEN, code=2).err
+def test_another_engine_has_no_terms(run: RunDirectory) -> None:
     engine = CTranslate2Engine(run.folder, (), None, 1)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no lexical constraints: use --glossary with --engine native"):
         engine.translate([[4]], BeamConfig(), budget=1, phrases=[[]])

@@ -65,12 +65,6 @@ def test_the_table_is_that_of_the_commands() -> None:
     assert {option for option, count in shared.items() if count > 1} <= TABLE.keys() | NO_MEANING
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS - {"average", "export"}))
-def test_a_missing_option_is_refused(invoke: Invoke, name: str) -> None:
-    for option in TABLE.keys() - options(name):
-        assert f"No such option: {option}" in invoke(name, "run", option, "x", code=2).err
-
-
 @pytest.fixture
 def tagged_run(tmp_path: Path) -> Path:
     train = "{kind: plain, source: lines.txt, target: lines.txt, tag: news}"
@@ -95,13 +89,12 @@ COMMANDS_WITH_FILES = {
     "align": ("--target", "out", "--gold", "gold", "--source", "IN"),
     "align --select-head": ("--select-head", "--target", "out", "--gold", "gold", "--source", "IN"),
     "doctor": ("-i", "IN"),
-    "export": ("--to", "onnx", "--verify-with", "IN"),
     "distill": ("-o", "corpus-IN", "--source", "IN"),
     "back-translate": ("-o", "corpus-IN", "--target", "IN"),
 }
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS_WITH_FILES if name != "export"])
+@pytest.mark.parametrize("command", COMMANDS_WITH_FILES)
 def test_a_tag_means_the_same_as_one_that_is_written(invoke: Invoke, tagged_run: Path, command: str) -> None:
     outputs = []
     for file, more in (("in", ("--tag", "news")), ("written", ())):
@@ -118,18 +111,6 @@ def test_a_tag_means_the_same_as_one_that_is_written(invoke: Invoke, tagged_run:
             case _:
                 outputs.append(done.out + done.err * command.startswith("align"))
     assert outputs[0] == outputs[1] and outputs[0]
-    plain = [word.replace("IN", "in") for word in COMMANDS_WITH_FILES[command]]
-    for options, error in (("--tag", "talks"), "know the tag `talks`"), (("--to", "fra"), "translate into `fra`"):
-        if command.split()[0] in TABLE[options[0]]:
-            assert error in invoke(command.split()[0], tagged_run, *plain, *options, code=2).err
-
-
-def test_a_tag_is_for_a_file(mistake, tagged_run: Path) -> None:
-    for command in (("align", "--select-head"), ("doctor",), ("export", "--to", "onnx")):
-        name, *more = command
-        assert "--tag" in mistake(name, tagged_run, *more, "--tag", "news")
-    export = "export", tagged_run, "--to", "onnx", "--verify-with", "in", "--tag", "talks"
-    assert "does not know the tag `talks`" in mistake(*export)
 
 
 class LinesTarget(OnnxTarget):

@@ -148,30 +148,6 @@ def test_tags_are_for_runs_of_the_same_direction(invoke: Invoke, run: RunDirecto
         for name, text in ((tagged[0].folder, "a few words"), (tagged[0].folder, "<2en> a few words"))
     ]
     assert all(json.loads(line)["score"] < 0 for line in backward)
-    said = "its source has other tags than it would get: "
-    assert said + "none, not <2en>" in invoke(*same, "--rerank", run.folder, code=2).err
-    assert said + "<2en>, not none" in invoke(*same, "--rerank-backward", tagged[1].folder, code=2).err
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            ["--rerank", "{}", "--greedy"],
-            "--rerank {}:1: reranking is for several hypotheses by their scores, and this",
-        ),
-        (["--rerank", "{}", "--mbr", "4"], "minimum Bayes risk decoding orders them otherwise"),
-        (["--rerank", "{}:-1"], "--rerank {}:-1: the weight should be a number from 0, not -1"),
-        (["--rerank-backward", "{}:nan"], "--rerank-backward {}:nan: the weight should be a number from 0, not nan"),
-        (["--rerank", "nowhere:x"], "nowhere:x: is no run directory"),
-        (["--rerank", "{}", "--to", "fra"], "--rerank and --to exclude each other"),
-    ],
-)
-@pytest.mark.parametrize("command", ["translate", "evaluate"])
-def test_mistakes(invoke: Invoke, run: RunDirectory, command: str, options: list[str], said: str) -> None:
-    filled = [option.format(run.folder) for option in options]
-    error = invoke(command, run.folder, *filled, given=GIVEN, code=2).err
-    assert said.format(run.folder) in error and error.count("\n") == 1
 
 
 def test_the_direction_has_to_be_that_of_the_training_text(invoke: Invoke, tmp_path: Path) -> None:

@@ -102,21 +102,21 @@ def test_options_of_evaluate(
 
 @pytest.mark.parametrize("command", ["translate", "evaluate", "distill"])
 def test_the_tokens_of_a_batch(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """By default those of the device."""
+    """And their precision: by default those of the device."""
     untrained(tmp_path)
-    plain, budgets = NativeEngine.translate, list[int]()
+    plain, budgets = NativeEngine.translate, list[tuple[int, str]]()
 
     def translate(self: NativeEngine, *arguments: Any, budget: int, **options: Any) -> Any:
-        budgets.append(budget)
+        budgets.append((budget, self.precision))
         return plain(self, *arguments, budget=budget, **options)
 
     monkeypatch.setattr(NativeEngine, "translate", translate)
     arguments = {"translate": ["run", "a few"], "evaluate": ["run"], "distill": ["run", "--source", "lines.txt"]}[
         command
     ]
-    for number, options in enumerate(([], ["--batch-tokens", 77])):
+    for number, options in enumerate(([], ["--batch-tokens", 77, "--precision", "bfloat16"])):
         output = ["--output", str(number)] if command == "distill" else []
         code = 2 if command == "distill" else 0  # no translation of an untrained model is kept
         invoke(command, *arguments, *options, *output, code=code)
-    found = [budget for budget in budgets if budget > 1]  # without the first look at a model
-    assert {*found} == {8192, 77} and found == sorted(found, reverse=True)
+    found = [used for used in budgets if used[0] > 1]  # without the first look at a model
+    assert {*found} == {(8192, "float32"), (77, "bfloat16")} and found == sorted(found, reverse=True)

@@ -8,19 +8,8 @@ import pytest
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.commands import WORDS, Invoke, Toy, command, run_process, write_toy
 
-CONFIGS = Path(__file__).parents[2] / "configs"
-NO_ENCODER_ATTENTION = (
-    "there is no attention to draw: the model has no encoder self-attention; it has cross-attention"
-    " (--attention-kind cross)\n"
-)
-
 
 class TestRun:
-    def test_no_run(self, mistake) -> None:
-        message = "error: nowhere: is no run directory (it has no config.yaml);"
-        for arguments in (["translate", "nowhere", "rot"], ["evaluate", "nowhere"], ["average", "nowhere", "--last=1"]):
-            assert mistake(*arguments).startswith(message)
-
     def test_no_model_yet(self, invoke: Invoke, mistake, tmp_path: Path) -> None:
         write_toy(tmp_path)
         invoke("prepare", "toy.yaml")
@@ -74,32 +63,11 @@ class TestRun:
         assert (tmp_path / "runs/toy/model.safetensors").is_file() and (tmp_path / "runs/toy/notes.txt").is_file()
 
 
-@pytest.mark.parametrize(
-    ("command_", "config", "other"),
-    [
-        ("train", "sweeps/phrasebook", "sweep"),
-        ("sweep", "phrasebook", "train"),
-        ("reproduce", "phrasebook", "train"),
-        ("train", "reproduce/iwslt14", "reproduce"),
-    ],
-)
-def test_a_config_for_another_command(mistake, command_: str, config: str, other: str) -> None:
-    path = f"{CONFIGS}/{config}.yaml"
-    assert mistake(command_, path) == f"{path}: is a config for `seq2attn {other}`\n"
-
-
 class TestOptions:
-    def test_train(self, mistake, toy: Toy) -> None:
-        message = mistake("train", toy.config, "--resume", "--resume-if-exists")
-        assert message == "error: give either --resume or --resume-if-exists, not both\n"
-        message = mistake("train", toy.config, "--new-dev-set")
-        assert message == "error: --new-dev-set has no effect on a new training; give --resume too\n"
-        assert "already contains a training" in mistake("train", toy.config, "--set", f"run_dir={toy.run}")
-
     @pytest.mark.parametrize(
         "name",
-        ["translate", "evaluate", "score", "align", "align --select-head --gold none", "distill --source a -o b",
-         "back-translate --target a -o b"],
+        ["translate", "evaluate", "score", "align", "align --select-head --gold none", "doctor",
+         "distill --source a -o b", "back-translate --target a -o b"],
     )  # fmt: skip
     def test_devices(self, mistake, toy: Toy, name: str) -> None:
         files = ("--source", toy.folder / "text/short.de", "--target", toy.folder / "text/short.en")
@@ -107,59 +75,6 @@ class TestOptions:
             more = files if name.startswith(("score", "align")) else ()
             message = mistake(*name.split(), toy.run, *more, "--device", device)
             assert message.startswith(f"error: there is no device `{device}` here; known: auto, cpu")
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (["--n-best", 5], "5 translations of a line need a search at least as wide; this one finds 4 (--beam 5,"),
-            (["--greedy", "--beam", 3], "--greedy and --beam exclude each other"),
-            (["-i", "in.de"], "give sentences or --input, not both"),
-            (["-o", "no/out.en"], "no/out.en: cannot be written: No such file or directory"),
-            (["-o", "."], ".: cannot be written: Is a directory"),
-            (["--attention", "a.gif"], "a.gif: cannot draw a `.gif` file; use one of .png, .svg, .pdf, .html"),
-            (["--attention", "a.html", "-o", "a.en", "--layer", 2], "there is no layer `2`: its cross-attention has 1"),
-            (["--attention", "a.svg", "--attention-kind", "encoder"], NO_ENCODER_ATTENTION),
-            (["--set", "model.decoder.dim=48"], "--set model.decoder.dim=48: has no effect here; this command uses"),
-            (["--set", "data.filters.max_length=9"], "--set data.filters.max_length=9: has no effect here"),
-        ],
-    )
-    def test_translate(self, mistake, toy: Toy, tmp_path: Path, arguments: list[str], message: str) -> None:
-        assert mistake("translate", toy.run, "rot", *arguments).startswith(f"error: {message}")
-        assert not list(tmp_path.iterdir())
-
-    def test_distill(self, mistake, toy: Toy) -> None:
-        arguments = ("--source", "in.de", "-o", "out", "--set", "evaluation.tokenize=13a")
-        assert "this command uses only `search`, `data.filters` of" in mistake("distill", toy.run, *arguments)
-
-    def test_a_missing_input(self, mistake, toy: Toy, tmp_path: Path) -> None:
-        message = "error: in.de: cannot be read: No such file or directory\n"
-        assert mistake("translate", toy.run, "-i", "in.de", "-o", "out.en") == message
-        assert not list(tmp_path.iterdir())
-
-    def test_a_path_that_is_not_valid(self, mistake, toy: Toy, tmp_path: Path) -> None:
-        (tmp_path / "loop").symlink_to("loop")
-        dev = ("--dev-source", "a", "--dev-target", "b")
-        for name, reason in (("~nobody-here/a", "Could not determine home directory"), ("loop", "Symlink loop")):
-            for command_ in (
-                ("init", name, "a", *dev),
-                ("evaluate", toy.run, "--source", name, "--reference", "a"),
-                ("score", toy.run, "--source", name, "--target", "a"),
-                ("align", toy.run, "--source", name, "--target", "a"),
-                ("distill", toy.run, "--source", name, "-o", "out"),
-            ):
-                assert mistake(*command_).startswith(f"error: {name}: is not a valid path: {reason}")
-
-    def test_evaluate_and_average(self, mistake, toy: Toy) -> None:
-        assert mistake("evaluate", toy.run, "--source", "a.de") == "error: give --source and --reference together\n"
-        assert "a.gif: cannot draw a `.gif` file" in mistake("evaluate", toy.run, "--plot", "a.gif")
-        assert mistake("evaluate", toy.run, "--source", "a.de", "--reference", "a.en") == (
-            f"error: {Path.cwd()}/a.de: there is no such file\n"
-        )
-        assert mistake("evaluate", toy.run, "--set", "data.filters.max_length=9").endswith(
-            "has no effect here; this command uses only `search`, `evaluation`, `data.test` of the config\n"
-        )
-        for options in ([], ["--last", 1, "--best", 1]):
-            assert mistake("average", toy.run, *options) == "error: give either --last N or --best N\n"
 
 
 @pytest.mark.slow

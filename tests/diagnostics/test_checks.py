@@ -79,24 +79,6 @@ def test_sentences_of_a_file_keep_their_line_numbers(run, tmp_path):
     assert {result.sentence for result in check(run, 1, tmp_path / "lines")} == {3}
 
 
-def test_user_errors(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").write_text("\n \n")
-    dev = run.folder / "data" / "dev.jsonl"
-    for arguments, message in (
-        (["nowhere"], "is no run directory"),
-        ([run.folder, "-i", "empty"], "has no line to check the model with"),
-        ([run.folder, "-i", "none"], "there is no such file"),
-        ([run.folder, "--device", "cuda:99"], "there is no device `cuda:99` here"),
-        ([run.folder], "dev.jsonl: is missing; give --input FILE"),
-    ):
-        if arguments == [run.folder]:
-            dev.rename(tmp_path / "dev")
-        done = doctor(*arguments)
-        assert done.exit_code == 2 and message in done.stderr
-    (tmp_path / "dev").rename(dev)
-
-
 def padding_in_mean(original, self, embedded, mask):
     """An encoder whose outputs depend on embeddings of padding."""
     encoded = original(self, embedded, mask)
