@@ -1,13 +1,14 @@
-"""Paired tests of two systems: equal scores, and the p-value of all exchanges of translations."""
+"""Paired tests of two systems: equal scores, the p-value of all exchanges of translations, and several seeds."""
 
 import random
 from itertools import product
 
+import numpy as np
 import pytest
 from sacrebleu.significance import PairedTest
 
 from seq2attn.experiment.evaluation_config import EvaluationConfig
-from seq2attn.metrics.significance import SAMPLES, paired_scores
+from seq2attn.metrics.significance import SAMPLES, Comparison, combine_seeds, compare_systems, paired_scores
 from tests.support.marks import slow_but
 
 REFERENCES = ["a b c d e f", "g h i j k l", "m n o p q r", "s t u v w x", "a c e g i k"]
@@ -85,3 +86,49 @@ def test_randomization_of_a_single_sentence_has_no_other_exchange():
     systems = {"first": FIRST[:1], "second": REFERENCES[:1]}
     scores = paired_scores(METRICS, systems, [REFERENCES[:1]], NAMES[:2], "randomization")
     assert {name: by_system["second"].p_value for name, by_system in scores.items()} == {"BLEU": 1.0, "chrF2": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("scores", "baselines", "p_values", "outcome"),
+    [
+        ([31.0, 32.0], [30.0, 30.0], [0.01, 0.04], "better"),
+        ([29.0, 28.0], [30.0, 30.0], [0.01, 0.04], "worse"),
+        ([31.0, 32.0], [30.0, 30.0], [0.01, 0.06], "no difference"),
+        ([31.0, 28.0], [30.0, 30.0], [0.01, 0.01], "no difference"),
+        ([32.0], [30.0], [0.001], "one seed"),
+        ([0.4, 1.2], [0.2, 0.3], [None, 0.001], "below BLEU 1"),
+        # of more than one seed, more than the deviation over seeds
+        ([29.5, 33.0], [28.5, 28.6], [0.01, 0.01], "better"),  # 2.7, more than 2.5
+        ([29.5, 34.0], [28.5, 29.0], [0.01, 0.01], "no difference"),  # 3.0, less than 3.2 of the system
+        ([29.0, 30.0], [32.0, 37.0], [0.01, 0.01], "worse"),  # -5.0, more than 3.5
+        ([33.0, 33.5], [30.0, 33.0], [0.01, 0.01], "no difference"),  # 1.75, less than 2.1 of the baseline
+    ],
+)
+def test_an_outcome_needs_every_seed_and_more_than_the_deviation(scores, baselines, p_values, outcome):
+    seeds = enumerate(zip(scores, baselines, p_values, strict=True))
+    comparisons = [Comparison(i, score, score - base, p, 1.0, "") for i, (score, base, p) in seeds]
+    overall = combine_seeds(comparisons, scores, baselines)
+    signs = {score > base for score, base in zip(scores, baselines, strict=True)}
+    assert overall.p_value == (max(p_values) if len(signs) == 1 and None not in p_values else None)
+    assert overall.difference == pytest.approx(np.mean(scores) - np.mean(baselines))
+    assert overall.outcome == outcome
+
+
+def test_equal_systems_and_no_systems():
+    comparison = compare_systems(1, FIRST, {"same": FIRST}, METRICS, [REFERENCES])["same"]
+    overall = combine_seeds([comparison], [comparison.score], [comparison.score])
+    assert comparison.difference == 0 and overall.outcome == "one seed"
+    assert combine_seeds([comparison] * 2, [0.0, 0.0], [0.0, 0.0]).outcome == "no difference"
+    assert combine_seeds([], [comparison.score], []) is None
+
+
+def test_the_settings_of_the_config_count():
+    second, references = [*REFERENCES[:3], *FIRST[3:]], [[line.upper() for line in REFERENCES], FIRST[::-1]]
+    for settings in ({"lowercase": True}, {"tokenize": "char"}):
+        metrics = EvaluationConfig(**settings).build(REFERENCES)
+        comparison = compare_systems(1, FIRST, {"b": second}, metrics, references)["b"]
+        (expected,) = metrics.scores(second, references, ["bleu"])
+        assert comparison.score == pytest.approx(expected.value)
+        names = {"lowercase": "case:lc", "tokenize": "tok:char"}
+        assert [text in comparison.signature for text in names.values()] == [name in settings for name in names]
+        assert "nrefs:2|" in comparison.signature

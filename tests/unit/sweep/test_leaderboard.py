@@ -15,8 +15,7 @@ from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import Digests, SetResult, text_digest
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.io.files import write_json
-from seq2attn.metrics.significance import Comparison, combine_seeds, compare_systems
-from seq2attn.sweep.leaderboard import MARKS, build_leaderboard, leaderboard_html, leaderboard_markdown
+from seq2attn.sweep.leaderboard import MARKS, SeedStatistics, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, options, write_record, write_trial
 from tests.support.untrained_runs import CONFIG
@@ -96,64 +95,24 @@ def with_settings(plan, *settings):
     return load_plan(plan.path, [f"folder={plan.sweep.folder}", *settings])
 
 
-class TestSignificance:
-    @pytest.mark.parametrize(("name", "seed"), [("b", 1), ("c", 2), ("d", 1)])
-    def test_comparisons_are_those_of_sacrebleu(self, board, name, seed):
-        systems = [(trial, list(record(trial, seed).sets["first"].translations)) for trial in ("a", name)]
-        _, scores = PairedTest(systems, {"BLEU": BLEU()}, [REFERENCES["first"]], test_type="bs", n_samples=1000)()
-        base, other = scores["BLEU"]
-        (row,) = (row for row in board.rows if row.name == name)
-        (one,) = (one for one in row.sets["first"].comparisons if one.seed == seed)
-        assert (one.score, one.difference) == pytest.approx((other.score, other.score - base.score))
-        p_value = 1 if systems[0][1] == systems[1][1] else other.p_value  # sacreBLEU gives equal ones its smallest
-        assert (one.p_value, one.confidence_interval) == (p_value, other.ci)
-        assert "bs:1000|seed:12345" in one.signature
+def test_statistics_over_seeds_are_those_of_numpy():
+    values = [1.0, 2.0, 4.0, 8.0]
+    statistics = SeedStatistics.from_values(values)
+    assert statistics == SeedStatistics(np.mean(values), pytest.approx(np.std(values, ddof=1)), 1.0, 8.0)
+    assert SeedStatistics.from_values([3.0]) == SeedStatistics(3.0, None, 3.0, 3.0)
 
-    @pytest.mark.parametrize(
-        ("scores", "baselines", "p_values", "outcome"),
-        [
-            ([31.0, 32.0], [30.0, 30.0], [0.01, 0.04], "better"),
-            ([29.0, 28.0], [30.0, 30.0], [0.01, 0.04], "worse"),
-            ([31.0, 32.0], [30.0, 30.0], [0.01, 0.06], "no difference"),
-            ([31.0, 28.0], [30.0, 30.0], [0.01, 0.01], "no difference"),
-            ([32.0], [30.0], [0.001], "one seed"),
-            ([0.4, 1.2], [0.2, 0.3], [None, 0.001], "below BLEU 1"),
-            # of more than one seed, more than the deviation over seeds
-            ([29.5, 33.0], [28.5, 28.6], [0.01, 0.01], "better"),  # 2.7, more than 2.5
-            ([29.5, 34.0], [28.5, 29.0], [0.01, 0.01], "no difference"),  # 3.0, less than 3.2 of the system
-            ([29.0, 30.0], [32.0, 37.0], [0.01, 0.01], "worse"),  # -5.0, more than 3.5
-            ([33.0, 33.5], [30.0, 33.0], [0.01, 0.01], "no difference"),  # 1.75, less than 2.1 of the baseline
-        ],
-    )
-    def test_an_outcome_needs_every_seed_and_more_than_the_deviation(self, scores, baselines, p_values, outcome):
-        seeds = enumerate(zip(scores, baselines, p_values, strict=True))
-        comparisons = [Comparison(i, score, score - base, p, 1.0, "") for i, (score, base, p) in seeds]
-        overall = combine_seeds(comparisons, scores, baselines)
-        signs = {score > base for score, base in zip(scores, baselines, strict=True)}
-        assert overall.p_value == (max(p_values) if len(signs) == 1 and None not in p_values else None)
-        assert overall.difference == pytest.approx(np.mean(scores) - np.mean(baselines))
-        assert overall.outcome == outcome
 
-    def test_equal_systems_and_no_systems(self):
-        lines = with_errors(REFERENCES["first"], 0.3, 0)
-        comparison = compare_systems(1, lines, {"same": lines}, METRICS, [REFERENCES["first"]])["same"]
-        overall = combine_seeds([comparison], [comparison.score], [comparison.score])
-        assert comparison.difference == 0 and overall.outcome == "one seed"
-        assert combine_seeds([comparison] * 2, [0.0, 0.0], [0.0, 0.0]).outcome == "no difference"
-        assert combine_seeds([], [comparison.score], []) is None
-
-    def test_the_settings_of_the_config_count(self):
-        lines = REFERENCES["first"]
-        systems = [with_errors(lines, rate, 0) for rate in (0.3, 0.1)]
-        references = [[line.upper() for line in lines], REFERENCES["second"]]
-        for settings in ({"lowercase": True}, {"tokenize": "char"}):
-            metrics = EvaluationConfig(**settings).build(lines)
-            comparison = compare_systems(1, systems[0], {"b": systems[1]}, metrics, references)["b"]
-            (expected,) = metrics.scores(systems[1], references, ["bleu"])
-            assert comparison.score == pytest.approx(expected.value)
-            names = {"lowercase": "case:lc", "tokenize": "tok:char"}
-            assert [text in comparison.signature for text in names.values()] == [name in settings for name in names]
-            assert "nrefs:2|" in comparison.signature
+@pytest.mark.parametrize(("name", "seed"), [("b", 1), ("c", 2), ("d", 1)])
+def test_comparisons_are_those_of_sacrebleu(board, name, seed):
+    systems = [(trial, list(record(trial, seed).sets["first"].translations)) for trial in ("a", name)]
+    _, scores = PairedTest(systems, {"BLEU": BLEU()}, [REFERENCES["first"]], test_type="bs", n_samples=1000)()
+    base, other = scores["BLEU"]
+    (row,) = (row for row in board.rows if row.name == name)
+    (one,) = (one for one in row.sets["first"].comparisons if one.seed == seed)
+    assert (one.score, one.difference) == pytest.approx((other.score, other.score - base.score))
+    p_value = 1 if systems[0][1] == systems[1][1] else other.p_value  # sacreBLEU gives equal ones its smallest
+    assert (one.p_value, one.confidence_interval) == (p_value, other.ci)
+    assert "bs:1000|seed:12345" in one.signature
 
 
 class TestLeaderboard:
