@@ -33,12 +33,12 @@ from seq2attn.training.metrics_logger import Session, report_training, report_va
 from seq2attn.training.nonfinite import NonFiniteGuard, all_finite
 from seq2attn.training.resolve import UpdateBatches, plan_updates
 from seq2attn.training.train_state import (
+    MAX_LOSS,
     AttemptedUpdate,
     TrainState,
     describe_speed,
     elapsed,
     is_due,
-    is_usable_loss,
     nonfinite_flag,
     reached_limits,
     restore_metrics,
@@ -73,7 +73,7 @@ class Trainer:
         self.average = None if training.ema_decay is None else WeightAverage(optimizer, training.ema_decay)
         self.nonfinite_guard = NonFiniteGuard(training.max_consecutive_skips, optimizer, session)
         self.validator = Validator(experiment, prepared, self.distributed)
-        vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
+        vocabularies = prepared.tokenizers.vocabularies
         self.checkpoints = CheckpointKeeper(training, vocabularies, loss_module, optimizer, self.average, session)
         self.metrics = restore_metrics(state.unreported_metrics, self.distributed)
         self.state = replace(state, unreported_metrics=[])
@@ -261,7 +261,7 @@ class Trainer:
             self._diverge(0)
         with self.checkpoints.averaged():
             result = self.validator.validate(self.loss_module)
-            if not is_usable_loss(result.scores["loss"]):
+            if not abs(result.scores["loss"]) <= MAX_LOSS:  # also of NaN
                 self._diverge(0)
             (seconds,) = self.distributed.all_reduce_sum((time.monotonic() - start) / self.distributed.size)
             state = replace(self.state, seconds=self.state.seconds + seconds)
@@ -277,7 +277,7 @@ class Trainer:
         self.state = self.nonfinite_guard.sync(self.state)
         skipped = tokens - self.state.target_tokens
         self.metrics = replace(self.metrics, num_target_tokens=self.metrics.num_target_tokens - skipped)
-        if self.nonfinite_guard.has_diverged:
+        if self.state.consecutive_skips >= self.training.max_consecutive_skips:
             self._diverge(self.state.consecutive_skips)
 
     def _diverge(self, skips: int) -> NoReturn:

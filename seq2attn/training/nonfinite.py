@@ -41,8 +41,7 @@ class NonFiniteGuard:
         self.sync_every = SYNC_EVERY[session.distributed.device.type] if self.uses_found_inf else 1
         self.pending: list[AttemptedUpdate] = []
         self.last_update: AttemptedUpdate | None = None
-        self.consecutive_skipped: list[AttemptedUpdate] = []  # in this session
-        self.has_diverged = False  # after too many skips in a row
+        self.first_skipped: AttemptedUpdate | None = None  # of those in a row, in this session
 
     def admits(self, attempt: AttemptedUpdate) -> bool:
         """False if the host knows that the optimizer must not step; else the device knows, if it must not."""
@@ -65,7 +64,7 @@ class NonFiniteGuard:
         for attempt, is_nonfinite in zip(attempts, flags, strict=True):
             if not is_nonfinite:
                 state = replace(state, consecutive_skips=0)
-                self.consecutive_skipped.clear()
+                self.first_skipped = None
                 continue
             state = replace(
                 state,
@@ -73,10 +72,9 @@ class NonFiniteGuard:
                 num_skipped=state.num_skipped + 1,
                 target_tokens=state.target_tokens - int(attempt.num_target_tokens),
             )
-            self.consecutive_skipped.append(attempt)
+            self.first_skipped = self.first_skipped or attempt
             self._log(attempt)
             if state.consecutive_skips >= self.max_skips:
-                self.has_diverged = True
                 break
         return state
 
@@ -101,7 +99,7 @@ class NonFiniteGuard:
         """
         reason = f"{skips} updates in a row had a loss or gradient that is not finite"
         message = f"training has diverged: {reason if skips else 'weights or dev loss are not finite'}."
-        first = next(iter(self.consecutive_skipped), self.last_update)
+        first = self.first_skipped or self.last_update
         if first is not None:
             message += (
                 f" Update {first.update:,}: loss {float(first.loss):.6g}, gradient norm {float(first.grad_norm):.6g},"

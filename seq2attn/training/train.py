@@ -117,8 +117,7 @@ def _build_trainer(experiment: ExperimentConfig, session: Session, since: Resump
     configure_cuda(distributed.device, tf32=experiment.training.precision != "float32")
     prepared = _prepare(experiment, session, is_resumed=since is not None)
     if since is not None:
-        vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
-        check_vocabularies(since.checkpoint.model_path, run.folder, vocabularies)
+        check_vocabularies(since.checkpoint.model_path, run.folder, prepared.tokenizers.vocabularies)
     is_fitted = since is None and experiment.training.batch.tokens == "fit"
     fitting_tokens = _find_fitting_tokens(experiment, prepared, distributed) if is_fitted else None
     resolved = resolve_config(experiment, prepared.train, distributed, since, fitting_tokens)
@@ -157,7 +156,7 @@ def _build_model(
 ) -> Seq2Seq:
     """The model on its device, with its initial weights, which are logged, for a new session."""
     torch.manual_seed(experiment.training.seed)
-    model = build_model(experiment.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))
+    model = build_model(experiment.model, *map(len, prepared.tokenizers.vocabularies))
     if session is not None:
         load_initial_weights(model, experiment, prepared, session.logger.log_session)
     freeze_parameters(model, experiment.training)

@@ -119,11 +119,6 @@ def nonfinite_flag(loss: Tensor, norm: Tensor) -> Tensor:
     return (~(norm.isfinite() & (loss.abs() <= MAX_LOSS))).float()
 
 
-def is_usable_loss(loss: float) -> bool:
-    """True if a loss per token is finite, and its perplexity too."""
-    return abs(loss) <= MAX_LOSS
-
-
 @dataclass(frozen=True)
 class TrainMetrics:
     """Sums of this process since the last report, on its device."""

@@ -26,14 +26,12 @@ from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.nn.precision import autocast
 from seq2attn.search.search_config import resolve_search
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
-from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints, rank
+from seq2attn.training.checkpoints.retention import rank, rank_checkpoints
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.train_state import TrainState
 
 TRANSLATION_METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
 """Metrics of translations: all are computed if the dev set is translated."""
-
-
 ZERO_BLEU = 0.005
 """BLEU below which it is printed as 0.00."""
 
@@ -87,15 +85,15 @@ class Validator:
         notes = [line for line in [self.metrics.note, *warnings] if line]
         if (state.metric, state.validation_digest) == (metric, self.digest):
             return state, notes
-        comparable = comparable_checkpoints(checkpoints, metric, self.digest)
-        best = next((c.train_state for c in best_checkpoints(comparable, 1, metric)), TrainState())
+        ranked = rank_checkpoints(checkpoints, metric, self.digest)
+        best = ranked[0].train_state if ranked else TrainState()
         if checkpoints:
             reason = f"the metric is {metric} and was {state.metric}"
             if metric == state.metric:
                 reason = "the dev set, or the settings of scores, have changed"
             result = f"the best is update {best.update:,}" if best.update else "there is no best one yet"
             notes.append(f"checkpoints are ranked again, and patience restarts ({reason}): {result}")
-        if others := [f"{c.train_state.update:,}" for c in checkpoints if c not in comparable]:
+        if others := [f"{c.train_state.update:,}" for c in checkpoints if c not in ranked]:
             notes.append(f"warning: not ranked, without a comparable {metric}: update {', '.join(others)}")
         state = replace(state, metric=metric, validation_digest=self.digest)
         state = replace(state, best_value=best.scores, best_update=best.update)

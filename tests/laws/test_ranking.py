@@ -8,7 +8,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
-from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints
+from seq2attn.training.checkpoints.retention import rank_checkpoints
 from seq2attn.training.train_state import TrainState
 from tests.support.marks import slow_but
 from tests.support.trainings import assert_same, log_of, metrics, trained
@@ -33,7 +33,7 @@ def test_the_metric_ranks_then_the_loss_then_the_newer():
     ]
     for metric, updates in {"bleu": [1, 4, 3, 2], "chrf": [1, 2, 4, 3], "loss": [4, 3, 2, 1]}.items():
         for order in (checkpoints, checkpoints[::-1]):
-            assert [c.train_state.update for c in best_checkpoints(order, 4, metric)] == updates
+            assert [c.train_state.update for c in rank_checkpoints(order, metric, "a")] == updates
 
 
 def test_bleu_of_an_untrained_model_does_not_rank():
@@ -42,13 +42,13 @@ def test_bleu_of_an_untrained_model_does_not_rank():
         checkpoint(2, loss=3.7, bleu=0.7),
         checkpoint(3, loss=4.0, bleu=5.1),
     ]
-    assert [c.train_state.update for c in best_checkpoints(checkpoints, 3, "bleu")] == [3, 2, 1]
+    assert [c.train_state.update for c in rank_checkpoints(checkpoints, "bleu", "a")] == [3, 2, 1]
 
 
 def test_only_scores_of_one_digest_are_comparable():
     checkpoints = [checkpoint(1, loss=1.0), checkpoint(2, loss=1.0, bleu=9.0), checkpoint(3, "b", loss=0.5, bleu=99.0)]
-    assert [c.train_state.update for c in comparable_checkpoints(checkpoints, "bleu", "a")] == [2]
-    assert [c.train_state.update for c in comparable_checkpoints(checkpoints, "loss", "a")] == [1, 2]
+    assert [c.train_state.update for c in rank_checkpoints(checkpoints, "bleu", "a")] == [2]
+    assert [c.train_state.update for c in rank_checkpoints(checkpoints, "loss", "a")] == [2, 1]
 
 
 def test_of_equal_validations_the_newest_translates_and_patience_ends(corpus):

@@ -14,7 +14,7 @@ from seq2attn.io.weights import tensor_specs
 from seq2attn.models.build import check_vocabularies
 from seq2attn.nn.lora import merge_adapters
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints, load_weights
-from seq2attn.training.checkpoints.retention import best_checkpoints, comparable_checkpoints, validated_checkpoints
+from seq2attn.training.checkpoints.retention import rank_checkpoints, validated_checkpoints
 from seq2attn.training.metrics_logger import METRICS_FILE
 
 METRICS_HINT = "remove the file, and it is not checked that no checkpoint between was removed"
@@ -44,8 +44,7 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
             f"{folder}: of the newest {count} checkpoints, update {removed[-1]:,} was removed; average fewer, or"
             " train with a larger `training.checkpoints.keep_last`"
         )
-    source, target = run.load_tokenizers()
-    vocabularies = source.vocabulary, target.vocabulary
+    vocabularies = run.load_tokenizers().vocabularies
     for checkpoint in chosen:
         check_vocabularies(checkpoint.model_path, folder, vocabularies)
     names = [checkpoint.folder.name for checkpoint in chosen]
@@ -73,13 +72,13 @@ def newest_checkpoints(run: RunDirectory, count: int) -> list[Checkpoint]:
 def _best(folder: Path, checkpoints: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
     """The best of the checkpoints whose scores are comparable with those of the newest."""
     digest = checkpoints[-1].train_state.validation_digest if checkpoints else ""
-    comparable = comparable_checkpoints(checkpoints, metric, digest)
-    if len(comparable) < count <= len(checkpoints):
+    ranked = rank_checkpoints(checkpoints, metric, digest)
+    if len(ranked) < count <= len(checkpoints):
         raise RunError(
-            f"{folder}: {len(comparable)} of {len(checkpoints)} checkpoints have a comparable {metric}, not {count}:"
+            f"{folder}: {len(ranked)} of {len(checkpoints)} checkpoints have a comparable {metric}, not {count}:"
             " the others were validated by another metric or on other text, or not at all; --last N needs no scores"
         )
-    return best_checkpoints(comparable, count, metric)
+    return ranked[:count]
 
 
 def load_merged(checkpoint: Checkpoint) -> dict[str, Tensor]:

@@ -18,12 +18,7 @@ from seq2attn.nn.lora import merge_adapters, remove_adapters
 from seq2attn.optim.ema import WeightAverage
 from seq2attn.training.checkpoints.averaging import average_weights, load_merged, newest_checkpoints
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, save_checkpoint
-from seq2attn.training.checkpoints.retention import (
-    best_checkpoints,
-    comparable_checkpoints,
-    prune,
-    validated_checkpoints,
-)
+from seq2attn.training.checkpoints.retention import prune, rank_checkpoints, validated_checkpoints
 from seq2attn.training.metrics_logger import Session
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import Validator, format_scores
@@ -73,30 +68,21 @@ class CheckpointKeeper:
 
     def save_validated(self, state: TrainState, *, is_best: bool) -> None:
         """Save a checkpoint of a validation, within `averaged`; the best weights are those for translation."""
-        if self.distributed.is_main_process:
-            checkpoint = self._save(state)
-            if is_best:
-                self._publish(merge_adapters(unique_state_dict(self.model)), [checkpoint], state.scores)
-            self._prune(state)
-        self.distributed.barrier()
+        self._save(state, state.scores if is_best else None)
 
     def save_interrupted(self, state: TrainState) -> None:
         """Save a checkpoint at an interruption, without validation.
 
         Before the first validation its weights are used for translation, as there are no others.
         """
-        if self.distributed.is_main_process:
-            with self.averaged():
-                checkpoint = self._save(state)
-                if not state.last_validated_update:
-                    self._publish(merge_adapters(unique_state_dict(self.model)), [checkpoint], {})
-            if not state.last_validated_update:
-                self.logger.log_session(
-                    f"no validation yet: until there is one, the weights for translation are those of update"
-                    f" {state.update:,}, of unknown quality"
-                )
-            self._prune(state)
-        self.distributed.barrier()
+        has_others = state.last_validated_update > 0
+        with self.averaged():
+            self._save(state, None if has_others else {})
+        if not has_others:
+            self.logger.log_session(
+                f"no validation yet: until there is one, the weights for translation are those of update"
+                f" {state.update:,}, of unknown quality"
+            )
 
     def finalize(self, state: TrainState, validator: Validator) -> str:
         """Average checkpoints at the end of training, if configured.
@@ -124,17 +110,22 @@ class CheckpointKeeper:
         self.distributed.barrier()
         return origin
 
-    def _save(self, state: TrainState) -> Checkpoint:
-        log_sizes = self.logger.log_sizes()
-        return save_checkpoint(self.run.folder, self.model, self.vocabularies, self.optimizer, state, log_sizes)
+    def _save(self, state: TrainState, scores: dict[str, float] | None) -> None:
+        """Save a checkpoint; with `scores`, its weights become those for translation."""
+        if self.distributed.is_main_process:
+            folder, log_sizes = self.run.folder, self.logger.log_sizes()
+            checkpoint = save_checkpoint(folder, self.model, self.vocabularies, self.optimizer, state, log_sizes)
+            if scores is not None:
+                self._publish(merge_adapters(unique_state_dict(self.model)), [checkpoint], scores)
+            self._prune(state)
+        self.distributed.barrier()
 
     def _prune(self, state: TrainState) -> None:
         prune(self.run.folder, self._best(state), keep_last=self.config.keep_last)
 
     def _best(self, state: TrainState) -> list[Checkpoint]:
         validated = validated_checkpoints(self.run.folder)
-        comparable = comparable_checkpoints(validated, self.metric, state.validation_digest)
-        return best_checkpoints(comparable, max(1, self.config.keep_best), self.metric)
+        return rank_checkpoints(validated, self.metric, state.validation_digest)[: max(1, self.config.keep_best)]
 
     def _publish(
         self,

@@ -52,18 +52,15 @@ def rank(scores: dict[str, float], metric: str) -> tuple[float, float]:
     return (max(value, MIN_BLEU) if metric == "bleu" else value), loss
 
 
-def comparable_checkpoints(checkpoints: list[Checkpoint], metric: str, digest: str) -> list[Checkpoint]:
-    """Checkpoints with a value of the metric, from validations with that digest."""
-    return [c for c in checkpoints if metric in c.train_state.scores and c.train_state.validation_digest == digest]
+def rank_checkpoints(checkpoints: list[Checkpoint], metric: str, digest: str) -> list[Checkpoint]:
+    """Checkpoints with a value of the metric, from validations with that digest.
 
-
-def best_checkpoints(comparable: list[Checkpoint], count: int, metric: str) -> list[Checkpoint]:
-    """The best checkpoints, best first: by the metric, then the loss, then the newer."""
-
-    def key(checkpoint: Checkpoint) -> tuple[tuple[float, float], int]:
-        return rank(checkpoint.train_state.scores, metric), checkpoint.train_state.update
-
-    return sorted(comparable, key=key, reverse=True)[:count]
+    Best first: by the metric, then the loss, then the newer.
+    """
+    comparable = [
+        c for c in checkpoints if metric in c.train_state.scores and c.train_state.validation_digest == digest
+    ]
+    return sorted(comparable, key=lambda c: (rank(c.train_state.scores, metric), c.train_state.update), reverse=True)
 
 
 def prune(run: Path, best: list[Checkpoint], *, keep_last: int) -> None:
