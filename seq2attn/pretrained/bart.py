@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -17,7 +17,6 @@ from seq2attn.pretrained.family import (
     OUR_START,
     Architecture,
     Family,
-    ImportOptions,
     NumPositions,
     Size,
     VocabularyFile,
@@ -60,8 +59,8 @@ BART_NAMES = WeightNames(
     bias="final_logits_bias",
     sinusoids=POSITIONS,
 )
-BART_OFFSET = 2
-"""Row of the first position in BART's tables of learned positions."""
+LEARNED_NAMES = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=2)
+"""Those with tables of learned positions."""
 
 
 class BartArchitecture(Architecture):
@@ -109,7 +108,7 @@ class BartFamily(Family):
         positions = {"position_encoding": "learned", "max_positions": self.max_positions}
         return {**self.norms, **(positions if self.names.learned else {})}
 
-    def model(self, options: ImportOptions) -> dict[str, Any]:
+    def model(self) -> dict[str, Any]:
         """The model section."""
         one, tables = self.architecture, self.tables
         both = {
@@ -146,7 +145,8 @@ class Bart(BartFamily):
 
     model_type = "bart"
     architecture_class = BartModelArchitecture
-    names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=BART_OFFSET)
+    names = LEARNED_NAMES
+    tokenizer_class = "BartTokenizer"
     norms: ClassVar[Mapping[str, Any]] = {"norm_order": "post", "embedding_norm": True}
 
     @property
@@ -154,9 +154,9 @@ class Bart(BartFamily):
         """The tokenizer."""
         return self.folder / HF_TOKENIZER_FILE
 
-    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides."""
-        self.check_no_languages(options)
+        self.check_target_language()
         section = {"kind": "hugging-face", "path": self.file.resolve(), "tag": OUR_START}
         return section, section
 
@@ -170,9 +170,3 @@ class Bart(BartFamily):
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{self.file}: is not the tokenizer of a BART ({error!r})") from None
         return (self.file, ids), (self.file, ids)
-
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer: a normalized line -> its ids with those of special tokens."""
-        from transformers import BartTokenizer
-
-        return self.load_encoder(BartTokenizer)

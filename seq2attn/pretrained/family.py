@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from zipfile import is_zipfile
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
-from safetensors.torch import save_file
 from torch import Tensor
 
 from seq2attn.config.base import Config
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import FILE_HINT, MAX_FILE_BYTES, MAX_JSON_BYTES, open_regular, read_object
-from seq2attn.io.hf_folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, WEIGHTS_FILE, validate_fields
+from seq2attn.io.hf_folder import (
+    CONFIG_FILE,
+    INDEX_FILE,
+    PICKLE_FILE,
+    WEIGHTS_FILE,
+    read_hf_specs,
+    read_hf_tensors,
+    validate_fields,
+)
 from seq2attn.nn.layers import SinusoidalPositionEncoding
-from seq2attn.pretrained.hf_weights import Tables, WeightNames
+from seq2attn.pretrained.hf_weights import Tables, WeightNames, Weights
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS
@@ -39,19 +44,21 @@ Size = Annotated[int, Field(gt=0, lt=2**31)]
 """Number of rows or columns, which PyTorch can hold."""
 VocabularyFile: TypeAlias = tuple[Path, dict[str, int]]
 """A file with a vocabulary, and its id of each token."""
+Encode: TypeAlias = Callable[[str], list[int]]
+"""A normalized line -> its ids with those of special tokens."""
 
 
-def _convert(source: Path, target: Path) -> None:
-    """Write pickled weights as safetensors. Raises DataError for a file that holds anything but tensors."""
+def _read_pickle(file: Path) -> dict[str, Tensor]:
+    """Pickled weights. Raises DataError for a file that holds anything but tensors."""
     try:
-        open_regular(source).close()
-        content = torch.load(source, map_location="cpu", weights_only=True, mmap=is_zipfile(source))
+        open_regular(file).close()
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
         if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
             raise TypeError("it holds other values than tensors")
     except Exception as error:  # a corrupt or hostile file raises any
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise DataError(f"{source}: cannot be converted to safetensors ({reason})") from None
-    save_file({str(name): tensor.detach().clone().contiguous() for name, tensor in content.items()}, target)
+        raise DataError(f"{file}: cannot be converted to safetensors ({reason})") from None
+    return {str(name): tensor.detach() for name, tensor in content.items()}
 
 
 @dataclass(frozen=True)
@@ -117,10 +124,13 @@ class Family(ABC):
     """The fields of `config.json`."""
     names: ClassVar[WeightNames]
     """Names of the weights in the file."""
+    tokenizer_class: ClassVar[str]
+    """The tokenizer of `transformers`."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any], options: ImportOptions) -> None:
         """Raises UserError with the file and the key that cannot be used."""
         self.folder = folder
+        self.options = options
         self.architecture = validate_fields(self.architecture_class, config, folder / CONFIG_FILE)
         file = folder / (GENERATION_FILE if (folder / GENERATION_FILE).is_file() else CONFIG_FILE)
         self.generation = validate_fields(Generation, self.read_optional(file.name), file)
@@ -142,15 +152,11 @@ class Family(ABC):
             files = f"{TOKENIZER_FILE}, {HF_TOKENIZER_FILE}"
             raise DataError(f"{self.folder}: the tokens in one of {files} cannot be read ({error!r})") from None
 
-    @contextmanager
-    def weights_folder(self, *, allow_pickle: bool) -> Iterator[Path]:
-        """A folder with the weights in safetensors, temporary where they are converted. Raises DataError."""
+    def weights(self, *, allow_pickle: bool) -> Weights:
+        """The weights of the folder. Raises DataError."""
         if not allow_pickle or any((self.folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE)):
-            yield self.folder
-            return
-        with TemporaryDirectory() as temporary:
-            _convert(self.folder / PICKLE_FILE, Path(temporary) / WEIGHTS_FILE)
-            yield Path(temporary)
+            return Weights(read_hf_specs(self.folder), partial(read_hf_tensors, self.folder))
+        return Weights.in_memory(_read_pickle(self.folder / PICKLE_FILE))
 
     @property
     def own_options(self) -> tuple[str, ...]:
@@ -173,19 +179,19 @@ class Family(ABC):
         """Positions of the original, for source and translation each."""
 
     @abstractmethod
-    def model(self, options: ImportOptions) -> dict[str, Any]:
+    def model(self) -> dict[str, Any]:
         """The model section."""
 
     @abstractmethod
-    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides.
 
         Raises UserError for a language that the model lacks, or that is missing.
         """
 
-    def search(self, options: ImportOptions) -> dict[str, Any]:
+    def search(self) -> dict[str, Any]:
         """The search section."""
-        return self.generation.search(self.max_positions, options.source_language)
+        return self.generation.search(self.max_positions, self.options.source_language)
 
     @abstractmethod
     def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
@@ -240,7 +246,7 @@ class Family(ABC):
                 else:
                     raise DataError(f"{self.folder}: `{name}` has other positions than sinusoids")
 
-    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
+    def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
         """The original model with its `tensors`; `from_pretrained` would follow other files. None if there is none."""
         from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationConfig
 
@@ -250,14 +256,17 @@ class Family(ABC):
         model.load_state_dict({**tensors, **self.tables.all_names(tensors)}, strict=False)
         return model
 
-    @abstractmethod
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+    def original_encoder(self) -> Encode:
+        """The original tokenizer of the source."""
+        return self.load_encoder()
 
-    def load_encoder(self, tokenizer_class: Any, **options: Any) -> Callable[[str], list[int]]:
-        """A tokenizer of `transformers` in the folder, as `original_encoder`. Raises DataError if it cannot be read."""
+    def load_encoder(self, **settings: Any) -> Encode:
+        """The tokenizer of `tokenizer_class` in the folder. Raises DataError if it cannot be read."""
+        import transformers
+
         try:
-            tokenizer = tokenizer_class.from_pretrained(self.folder, local_files_only=True, **options)
+            tokenizer_class = getattr(transformers, self.tokenizer_class)
+            tokenizer = tokenizer_class.from_pretrained(self.folder, local_files_only=True, **settings)
         except Exception as error:  # corrupt files raise many kinds
             reason = str(error).partition("\n")[0]
             raise DataError(f"{self.folder}: `transformers` cannot read its tokenizer ({reason})") from None
@@ -270,7 +279,7 @@ class Family(ABC):
         has = f"the model has the languages {', '.join(known)}" if known else "the model has no tags of languages"
         raise UserError(f"{self.folder}: {has}; {'give one' if known else 'leave it out'} ({option} LANG)")
 
-    def check_no_languages(self, options: ImportOptions) -> None:
-        """Raises UserError for a language, which a model without tags of languages cannot have."""
-        self.check_language(options.target_language, (), "--to")
-        self.check_language(options.source_language, (), "--from")
+    def check_target_language(self, known: Collection[str] = ()) -> None:
+        """Raises UserError for a source language, and for a target language that is not `known`, or missing."""
+        self.check_language(self.options.target_language, known, "--to")
+        self.check_language(self.options.source_language, (), "--from")

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from seq2attn.errors import DataError
-from seq2attn.io.hf_folder import read_hf_specs, read_hf_tensors
-from seq2attn.io.weights import TensorSpec, unique_state_dict
+from seq2attn.io.weights import TensorSpec, tensor_specs, unique_state_dict
 from seq2attn.tokenizers.vocabulary import BOS, PAD
 
 OUR_SOURCE, OUR_TARGET = "source_embedding.embedding.weight", "target_embedding.embedding.weight"
@@ -38,6 +38,19 @@ class WeightNames:
     unused: tuple[str, ...] = ()  # weights that a file may have, and that have no effect
     learned: tuple[str, ...] = ()  # tables of learned positions
     first_position: int = 0  # the row of the first position in these
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights with their names in a file, which are read once their specs were checked."""
+
+    specs: Mapping[str, TensorSpec]
+    read: Callable[[], Mapping[str, Tensor]]
+
+    @classmethod
+    def in_memory(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """Weights that were read already."""
+        return cls(tensor_specs(tensors), lambda: tensors)
 
 
 @dataclass(frozen=True)
@@ -81,16 +94,16 @@ class Tables:
 
 
 def read_tensors(
-    folder: Path, weights: Path, model: nn.Module, tables: Tables, compute: Callable[[], Mapping[str, Tensor]]
+    folder: Path, weights: Weights, model: nn.Module, tables: Tables, compute: Callable[[], Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """The weights in the folder `weights`, in float32 and with their names there; `folder` is that of the model.
+    """The weights of the model in `folder`, in float32 and with their names there.
 
-    `model`, perhaps on the meta device, is ours. `compute` gives weights that the files may lack. The headers
-    are compared with the model before anything is read, and their tables before anything is computed.
+    `model`, perhaps on the meta device, is ours. `compute` gives weights that the files may lack. The specs are
+    compared with the model before anything is read, and their tables before anything is computed.
 
     Raises DataError with the first weight that is missing, unknown, of another shape, or not finite.
     """
-    specs = read_hf_specs(weights)
+    specs = weights.specs
     parameters = {name: tuple(tensor.shape) for name, tensor in unique_state_dict(model).items()}
     for names in tables.groups.values():
         if not any(name in specs for name in names):
@@ -101,7 +114,7 @@ def read_tensors(
     for name in tables.names.learned:
         layers[name] = layers[name][0] + tables.names.first_position, *layers[name][1:]
     _check_specs(folder, specs, layers, tables, computed)
-    tensors = {**computed} | {name: tensor.float() for name, tensor in read_hf_tensors(weights).items()}
+    tensors = {**computed} | {name: tensor.float() for name, tensor in weights.read().items()}
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise DataError(f"{folder}: `{name}` has values that are NaN or infinite")

@@ -46,15 +46,14 @@ def import_run(
     cannot be imported, or when the two do not agree.
     """
     _check_new(run)
-    family = read_family(folder, allow_pickle=allow_pickle)
-    _check_options(family, options)
-    experiment = _experiment(family, run, options)
+    family = read_family(folder, options, allow_pickle=allow_pickle)
+    _check_options(family)
+    experiment = _experiment(family, run)
     tokenizers = source, target = TokenizerPair(*(config.train([]) for config in experiment.tokenizer.per_side))
     rows = family.rows(source, target)
     with SkipInit(), torch.device("meta"):
         empty = build_model(experiment.model, *map(len, tokenizers.vocabularies))
-    with family.weights_folder(allow_pickle=allow_pickle) as weights_in:
-        tensors = read_tensors(folder, weights_in, empty, family.tables, family.computed)
+    tensors = read_tensors(folder, family.weights(allow_pickle=allow_pickle), empty, family.tables, family.computed)
     family.check_positions(tensors)
     lines = _probe_lines(source.vocabulary, verify_with)
     with atomic_dir(run) as partial:
@@ -68,8 +67,8 @@ def import_run(
         loaded = directory.load()
         report = None
         if find_spec("transformers") is not None:
-            check_tokenizer(folder, source, rows[0], family.original_encoder(options), lines)
-            if (original := family.load_original(tensors, options)) is not None:
+            check_tokenizer(folder, source, rows[0], family.original_encoder(), lines)
+            if (original := family.load_original(tensors)) is not None:
                 report = _compare(loaded, TransformersEngine(original, rows), lines)
                 report.check(f"{folder}: the imported model does not translate as the original")
     _print_unnamed(family)
@@ -106,17 +105,17 @@ def _print_unnamed(family: Family) -> None:
     print(f"0 for further training, because the files name none: {unnamed}", file=sys.stderr)
 
 
-def _check_options(family: Family, options: ImportOptions) -> None:
+def _check_options(family: Family) -> None:
     """Raises UserError for an option that has no effect on a model."""
     for name, option in OPTIONS.items():
-        if getattr(options, name) != getattr(ImportOptions(), name) and name not in family.own_options:
+        if getattr(family.options, name) != getattr(ImportOptions(), name) and name not in family.own_options:
             where = f"{family.folder}: {option}"
             raise UserError(f"{where} has no effect on this model (`{family.model_type}`); leave it out")
 
 
-def _experiment(family: Family, run: Path, options: ImportOptions) -> ExperimentConfig:
+def _experiment(family: Family, run: Path) -> ExperimentConfig:
     """The config of the run. Its text, for further training, is to be put into the run, or set."""
-    source, target = family.tokenizers(options)
+    source, target = family.tokenizers()
     text = run.resolve() / "text"
     corpora = {
         name: {"kind": "plain", "source": text / f"{name}.source", "target": text / f"{name}.target"}
@@ -126,9 +125,9 @@ def _experiment(family: Family, run: Path, options: ImportOptions) -> Experiment
         "run_dir": run,
         "data": {**corpora, "filters": {"max_length": family.max_positions - 1}},
         "tokenizer": {"source": source, "target": target},
-        "model": family.model(options),
+        "model": family.model(),
         "training": {"label_smoothing": 0.0},  # with which a model forgets its own translations
-        "search": family.search(options),
+        "search": family.search(),
     }
     try:
         return ExperimentConfig.model_validate(content)

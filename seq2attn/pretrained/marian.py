@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.bart import BartArchitecture, BartFamily
-from seq2attn.pretrained.family import ImportOptions, Size, VocabularyFile
+from seq2attn.pretrained.family import Encode, Size, VocabularyFile
 from seq2attn.pretrained.hf_weights import Tables
 from seq2attn.tokenizers.sentencepiece_model import read_pieces
 
@@ -47,9 +48,9 @@ class MarianTokens(BartFamily):
         """The normalization of punctuation."""
         return ("punctuation",)
 
-    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides; a multilingual model has a tag before each source line."""
-        normalizes = options.punctuation and self.tokenizer_settings.get("normalize_punctuation") is not False
+        normalizes = self.options.punctuation and self.tokenizer_settings.get("normalize_punctuation") is not False
         source, target = (
             {
                 "kind": "sentencepiece",
@@ -61,16 +62,15 @@ class MarianTokens(BartFamily):
                 (SOURCE_MODEL, TARGET_MODEL), self.vocabulary_files, self.language_codes, strict=True
             )
         )
-        return source | {"tag": self.language_tag(read_pieces(self.folder / VOCABULARY_FILE), options)}, target
+        return source | {"tag": self.language_tag(read_pieces(self.folder / VOCABULARY_FILE))}, target
 
-    def language_tag(self, pieces: Iterable[str], options: ImportOptions) -> str | None:
+    def language_tag(self, pieces: Iterable[str]) -> str | None:
         """The token before each source line; None for a model with one language.
 
         Raises UserError for a language that has no tag among the pieces, or that is missing.
         """
-        self.check_language(options.target_language, re.findall(">>(\\S+)<<", " ".join(pieces)), "--to")
-        self.check_language(options.source_language, (), "--from")
-        return None if options.target_language is None else f">>{options.target_language}<<"
+        self.check_target_language(re.findall(">>(\\S+)<<", " ".join(pieces)))
+        return None if self.options.target_language is None else f">>{self.options.target_language}<<"
 
     @property
     def language_codes(self) -> tuple[str, str]:
@@ -79,7 +79,7 @@ class MarianTokens(BartFamily):
         source, target = (code if re.fullmatch("[a-z]{2,3}", code) else "und" for code in codes)
         return source, target
 
-    def search(self, options: ImportOptions) -> dict[str, Any]:
+    def search(self) -> dict[str, Any]:
         """The search section."""
         return self.generation.search(self.max_positions, self.language_codes[0])
 
@@ -94,15 +94,15 @@ class MarianTokens(BartFamily):
         source, target = (self.folder / name for name in self.vocabulary_files)
         return (source, read_pieces(source)), (target, read_pieces(target))
 
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
+    def original_encoder(self) -> Encode:
+        """The original tokenizer of the source."""
         from transformers import MarianTokenizer
 
         files = [str(self.folder / name) for name in (SOURCE_MODEL, TARGET_MODEL, VOCABULARY_FILE)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about sacremoses, which it does not call
             tokenizer = MarianTokenizer(*files)
-        tag = self.language_tag(read_pieces(self.folder / VOCABULARY_FILE), options)
+        tag = self.language_tag(read_pieces(self.folder / VOCABULARY_FILE))
         return lambda line: list(tokenizer(line if tag is None else f"{tag} {line}").input_ids)
 
 
@@ -128,24 +128,25 @@ class Marian(MarianTokens):
             target_size = one.decoder_vocab_size or one.vocab_size
         return Tables(self.names, one.vocab_size, target_size, one.d_model, shared, one.tie_word_embeddings)
 
-    def _wavelengths(self, options: ImportOptions) -> tuple[Wavelengths, Wavelengths]:
+    @cached_property
+    def wavelengths(self) -> tuple[Wavelengths, Wavelengths]:
         """Those of both sides: of an export, or Marian's, or those that `transformers` puts in their place."""
-        default: Wavelengths = "paper" if options.positions == "transformers" else "tensor2tensor"
+        default: Wavelengths = "paper" if self.options.positions == "transformers" else "tensor2tensor"
         known = self.architecture.wavelengths or default
         return (known, known) if isinstance(known, str) else known
 
-    def model(self, options: ImportOptions) -> dict[str, Any]:
+    def model(self) -> dict[str, Any]:
         """The model section; translations begin with a zero vector, which stays zero in further training."""
-        model = super().model(options)
-        for side, wavelengths in zip(("encoder", "decoder"), self._wavelengths(options), strict=True):
+        model = super().model()
+        for side, wavelengths in zip(("encoder", "decoder"), self.wavelengths, strict=True):
             model[side] |= {"wavelengths": wavelengths}
         return model | {"embeddings": model["embeddings"] | {"frozen_bos": True}}
 
-    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
+    def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
         """The original model with its `tensors` and the given positions."""
-        model = super().load_original(tensors, options)
+        model = super().load_original(tensors)
         sides = model.model.encoder, model.model.decoder
-        for side, wavelengths in zip(sides, self._wavelengths(options), strict=True):
+        for side, wavelengths in zip(sides, self.wavelengths, strict=True):
             encoding = SinusoidalPositionEncoding(self.architecture.d_model, wavelengths)
             side.embed_positions.weight.data.copy_(encoding(torch.arange(self.max_positions)))
         return model

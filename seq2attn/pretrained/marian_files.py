@@ -8,13 +8,10 @@ vocab.yml               ids of the pieces of source.spm and target.spm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-import safetensors.torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
@@ -22,8 +19,9 @@ from seq2attn.config.base import Config, NumLayers
 from seq2attn.config.yaml_reader import parse_yaml
 from seq2attn.errors import DataError
 from seq2attn.io.files import FILE_HINT, read_bytes
-from seq2attn.io.hf_folder import WEIGHTS_FILE, validate_fields
-from seq2attn.pretrained.family import Generation, ImportOptions, Size, VocabularyFile
+from seq2attn.io.hf_folder import validate_fields
+from seq2attn.pretrained.family import Encode, Generation, ImportOptions, Size, VocabularyFile
+from seq2attn.pretrained.hf_weights import Weights
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
 from seq2attn.pretrained.marian_weights import read_marian_weights, to_hf_tensors
 from seq2attn.tokenizers.sentencepiece_model import load_processor, read_model_pieces, read_pieces
@@ -80,9 +78,11 @@ class MarianDecoding(Config):
 class MarianFiles(Marian):
     """Marian's own files."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, options: ImportOptions) -> None:
         """The model of a decoder's config. Raises UserError with the file and the key that cannot be used."""
-        self.folder, self.tokenizer_settings = file.parent, {}
+        self.folder = file.parent
+        self.options = options
+        self.tokenizer_settings = {}
         content = parse_yaml(read_bytes(file, FILE_HINT), file)
         decoding = validate_fields(MarianDecoding, _with_underscores(content), file)
         self.vocabularies = tuple(self.folder / Path(name).name for name in decoding.vocabs)
@@ -93,8 +93,8 @@ class MarianFiles(Marian):
             max_length_ratio=decoding.max_length_factor,
         )
         weights = self.folder / Path(decoding.models[0]).name
-        options, self.arrays = read_marian_weights(weights)
-        self.options = one = validate_fields(MarianOptions, _with_underscores(options), weights)
+        marian_options, self.arrays = read_marian_weights(weights)
+        self.marian_options = one = validate_fields(MarianOptions, _with_underscores(marian_options), weights)
         if self.is_ssru and one.dec_cell != "ssru":
             raise DataError(f"{weights}: `dec_cell` is `{one.dec_cell}`, expected `ssru`")
         pad = max(one.dim_vocabs)
@@ -119,40 +119,36 @@ class MarianFiles(Marian):
     @property
     def is_ssru(self) -> bool:
         """True if the decoder has recurrent units in the place of its self-attention."""
-        return self.options.transformer_decoder_autoreg == "rnn"
+        return self.marian_options.transformer_decoder_autoreg == "rnn"
 
     @property
     def own_options(self) -> tuple[str, ...]:
         """Those of Marian; punctuation is normalized for vocabularies in `.yml`, as those of OPUS-MT are."""
         return ("positions", *["punctuation"] * any(file.suffix != ".spm" for file in self.vocabularies))
 
-    @contextmanager
-    def weights_folder(self, *, allow_pickle: bool) -> Iterator[Path]:
-        """A temporary folder with the weights in safetensors."""
-        with TemporaryDirectory() as temporary:
-            tensors = to_hf_tensors(self.arrays, self.architecture.vocab_size)
-            safetensors.torch.save_file(tensors, Path(temporary) / WEIGHTS_FILE)
-            yield Path(temporary)
+    def weights(self, *, allow_pickle: bool) -> Weights:
+        """The weights, with the names of Hugging Face."""
+        return Weights.in_memory(to_hf_tensors(self.arrays, self.architecture.vocab_size))
 
-    def model(self, options: ImportOptions) -> dict[str, Any]:
+    def model(self) -> dict[str, Any]:
         """The model section."""
-        section = super().model(options)
+        section = super().model()
         if self.is_ssru:
             unused = ("heads", "attention_dropout")
             decoder = {key: value for key, value in section["decoder"].items() if key not in unused}
             section["decoder"] = {**decoder, "kind": "ssru"}
         return section
 
-    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides."""
         sections = []
         for vocabulary, model in zip(self.vocabularies, (SOURCE_MODEL, TARGET_MODEL), strict=True):
             section: dict[str, Any] = {"kind": "sentencepiece", "path": vocabulary.resolve()}
             if vocabulary.suffix != ".spm":
                 section |= {"path": self.folder.resolve() / model, "vocabulary": vocabulary.resolve()}
-                section |= {"punctuation": "und" if options.punctuation else None}
+                section |= {"punctuation": "und" if self.options.punctuation else None}
             sections.append(section)
-        return sections[0] | {"tag": self.language_tag(self.pieces(self.vocabularies[0]), options)}, sections[1]
+        return sections[0] | {"tag": self.language_tag(self.pieces(self.vocabularies[0]))}, sections[1]
 
     def pieces(self, vocabulary: Path) -> dict[str, int]:
         """The id of each piece of a vocabulary. Raises UserError."""
@@ -161,20 +157,20 @@ class MarianFiles(Marian):
     def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A vocabulary and its id of each token, for both sides, up to that of the row of zeros."""
         pad, sides = self.architecture.pad_token_id, []
-        for file, size in zip(self.vocabularies, self.options.dim_vocabs, strict=True):
+        for file, size in zip(self.vocabularies, self.marian_options.dim_vocabs, strict=True):
             ids = self.pieces(file)
             if len(ids) != size:
                 raise DataError(f"{file}: has {len(ids)} entries, and the model {size} by its `dim-vocabs`")
             sides.append((file, {**ids, **{f"<row {id}>": id for id in range(size, pad)}, "<pad>": pad}))
         return sides[0], sides[1]
 
-    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
+    def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
         """The model of `transformers`, which has none with SSRUs."""
-        return None if self.is_ssru else super().load_original(tensors, options)
+        return None if self.is_ssru else super().load_original(tensors)
 
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """SentencePiece by itself: a normalized line -> ids with that of EOS."""
-        section, _ = self.tokenizers(options)
+    def original_encoder(self) -> Encode:
+        """SentencePiece by itself."""
+        section, _ = self.tokenizers()
         processor = load_processor(read_bytes(section["path"], FILE_HINT), section["path"])
         ids = self.token_ids()[0][1]
         prefix = [] if section["tag"] is None else [section["tag"]]

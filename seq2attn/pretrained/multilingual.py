@@ -7,7 +7,7 @@ special_tokens_map.json tokenizer_config.json tokenizer.json    the tags, in one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal
 
 from seq2attn.errors import DataError
 from seq2attn.io.hf_folder import CONFIG_FILE
-from seq2attn.pretrained.bart import BART_NAMES, BART_OFFSET, POSITIONS, BartArchitecture, BartFamily
-from seq2attn.pretrained.family import OUR_START, TOKENIZER_FILE, ImportOptions, VocabularyFile
+from seq2attn.pretrained.bart import BART_NAMES, LEARNED_NAMES, BartArchitecture, BartFamily
+from seq2attn.pretrained.family import OUR_START, TOKENIZER_FILE, Encode, ImportOptions, VocabularyFile
 from seq2attn.tokenizers.sentencepiece_model import find_languages, read_model_pieces, read_pieces
 
 MODEL_FILE, VOCABULARY_FILE = "sentencepiece.bpe.model", "vocab.json"
@@ -29,8 +29,9 @@ MAX_UNUSED = 8
 class Multilingual(BartFamily):
     """Lines of both sides begin with the tag of their language, the first word of a translation."""
 
-    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides."""
+        options = self.options
         languages = find_languages(self.special_tokens)
         if not languages:
             raise DataError(f"{self.folder}: {SPECIAL_TOKENS_FILE} lacks `additional_special_tokens`, the languages")
@@ -42,7 +43,7 @@ class Multilingual(BartFamily):
             "vocabulary": self.vocabulary.resolve() if self.vocabulary.is_file() else None,
             "special_tokens": self.special_tokens,
         }
-        source, target = (languages[str(one)] for one in (options.source_language, options.target_language))
+        source, target = (languages[str(name)] for name in (options.source_language, options.target_language))
         return {**section, "tag": source}, {**section, "tag": target}
 
     @property
@@ -97,6 +98,10 @@ class Multilingual(BartFamily):
         side = (self.vocabulary if self.vocabulary.is_file() else self.folder / MODEL_FILE), ids
         return side, side
 
+    def original_encoder(self) -> Encode:
+        """The original tokenizer of the source."""
+        return self.load_encoder(src_lang=self.options.source_language)
+
 
 class M2M100Architecture(BartArchitecture):
     """Fields of `config.json` that define a model of this kind, with their names there."""
@@ -111,13 +116,14 @@ class M2M100(Multilingual):
     model_type = "m2m_100"
     architecture_class = M2M100Architecture
     norms: ClassVar[Mapping[str, Any]] = {"norm_order": "pre"}
+    tokenizer_class = "NllbTokenizer"
     names = replace(
         BART_NAMES, bias="", sinusoids=tuple(f"model.{side}coder.embed_positions.weights" for side in ("en", "de"))
     )
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any], options: ImportOptions) -> None:
         """Raises UserError with the file and the key that cannot be used."""
-        super().__init__(folder, config)
+        super().__init__(folder, config, options)
         if self.tokenizer_settings.get("tokenizer_class") == "SMALL100Tokenizer":
             raise DataError(
                 f"{folder / TOKENIZER_FILE}: `tokenizer_class` is that of SMaLL-100, whose sources begin with the"
@@ -129,15 +135,15 @@ class M2M100(Multilingual):
         """Settings that encoder and decoder share: norms and positions."""
         return {**super().layers, "position_offset": self.architecture.pad_token_id + 1}
 
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
-        from transformers import M2M100Tokenizer, NllbTokenizer
-
+    def original_encoder(self) -> Encode:
+        """The original tokenizer of the source: that of NLLB, or of M2M100 with its vocabulary."""
         if not self.vocabulary.is_file():
-            return self.load_encoder(NllbTokenizer, src_lang=options.source_language)
+            return super().original_encoder()
+        from transformers import M2M100Tokenizer
+
         files = [str(path) for path in (self.vocabulary, self.folder / MODEL_FILE)]
         codes = self.tokenizer_settings.get("language_codes", "m2m100")
-        tokenizer = M2M100Tokenizer(*files, src_lang=options.source_language, language_codes=codes)
+        tokenizer = M2M100Tokenizer(*files, src_lang=self.options.source_language, language_codes=codes)
         return lambda line: list(tokenizer(line).input_ids)
 
 
@@ -155,12 +161,13 @@ class MBart(Multilingual):
 
     model_type = "mbart"
     architecture_class = MBartArchitecture
-    names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=BART_OFFSET)
+    names = LEARNED_NAMES
+    tokenizer_class = "MBart50Tokenizer"
     norms: ClassVar[Mapping[str, Any]] = {"norm_order": "pre", "embedding_norm": True}
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any], options: ImportOptions) -> None:
         """Raises UserError with the file and the key that cannot be used."""
-        super().__init__(folder, config)
+        super().__init__(folder, config, options)
         if self.tokenizer_settings.get("tokenizer_class") in ("MBartTokenizer", "MBartTokenizerFast"):
             raise DataError(
                 f"{folder / TOKENIZER_FILE}: `tokenizer_class` is that of the first mBART, whose sources end with their"
@@ -171,9 +178,3 @@ class MBart(Multilingual):
                 f"{folder / CONFIG_FILE}: `decoder_start_token_id` is not EOS, as in translation models of the first"
                 " mBART; only mBART-50 can be imported"
             )
-
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
-        from transformers import MBart50Tokenizer
-
-        return self.load_encoder(MBart50Tokenizer, src_lang=options.source_language)

@@ -5,7 +5,7 @@ spiece.model    a SentencePiece model; its pieces follow 105 tokens of pretraini
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.bart import BART_NAMES, POSITIONS, BartArchitecture
-from seq2attn.pretrained.family import ImportOptions, VocabularyFile
+from seq2attn.pretrained.family import Encode, VocabularyFile
 from seq2attn.pretrained.marian import SOURCE_MODEL, MarianTokens
 from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
@@ -36,6 +36,7 @@ class Pegasus(MarianTokens):
     model_type = "pegasus"
     architecture_class = PegasusArchitecture
     names = replace(BART_NAMES, sinusoids=(), learned=POSITIONS)
+    tokenizer_class = "PegasusTokenizer"
     norms: ClassVar[Mapping[str, Any]] = {"norm_order": "pre"}
 
     def computed(self) -> dict[str, Tensor]:
@@ -53,11 +54,11 @@ class Pegasus(MarianTokens):
         """True for the files of Marian's tokenizer, as of exports of this package."""
         return (self.folder / SOURCE_MODEL).is_file()
 
-    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides."""
         if self.has_marian_tokenizer:
-            return super().tokenizers(options)
-        self.check_no_languages(options)
+            return super().tokenizers()
+        self.check_target_language()
         path = self.folder.resolve() / MODEL_FILE
         section = {"kind": "sentencepiece", "path": path, "special_tokens": [*PRETRAINING_TOKENS]}
         return section, section
@@ -72,10 +73,6 @@ class Pegasus(MarianTokens):
         side = file, {token: id for id, token in enumerate(tokens)}
         return side, side
 
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer of the source: a normalized line -> its ids with those of special tokens."""
-        if self.has_marian_tokenizer:
-            return super().original_encoder(options)
-        from transformers import PegasusTokenizer
-
-        return self.load_encoder(PegasusTokenizer)
+    def original_encoder(self) -> Encode:
+        """The original tokenizer of the source."""
+        return super().original_encoder() if self.has_marian_tokenizer else self.load_encoder()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from seq2attn.config.base import NumLayers
 from seq2attn.io.hf_folder import CONFIG_FILE, validate_fields
-from seq2attn.pretrained.family import Architecture, Family, Generation, ImportOptions, Size, VocabularyFile
+from seq2attn.pretrained.family import Architecture, Encode, Family, Generation, Size, VocabularyFile
 from seq2attn.pretrained.hf_weights import OUR_OUTPUT, Tables, WeightNames
 from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
@@ -128,7 +128,7 @@ class T5(Family):
         """Positions of the training; there are no weights for them."""
         return self.architecture.n_positions
 
-    def model(self, options: ImportOptions) -> dict[str, Any]:
+    def model(self) -> dict[str, Any]:
         """The model section."""
         one = self.architecture
         attention = {"heads": one.num_heads, "head_dim": one.d_kv, "bias": False}
@@ -162,7 +162,7 @@ class T5(Family):
         factors |= dict.fromkeys(shrunk, one.d_model**-0.5)
         return {name: tensor * factors[name] if name in factors else tensor for name, tensor in tensors.items()}
 
-    def tokenizers(self, options: ImportOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides; the source has its task before each line."""
         special_tokens = [*self.token_ids()[0][1]][len(self.pieces) :]
         target = {
@@ -170,7 +170,7 @@ class T5(Family):
             "path": self.folder.resolve() / PIECES_FILE,
             "special_tokens": special_tokens,
         }
-        return target | {"prefix": self._task(options)[1].get("prefix")}, target
+        return target | {"prefix": self.task[1].get("prefix")}, target
 
     @cached_property
     def pieces(self) -> dict[str, int]:
@@ -186,37 +186,39 @@ class T5(Family):
         side = self.folder / PIECES_FILE, {token: id for id, token in enumerate(tokens)}
         return side, side
 
-    def search(self, options: ImportOptions) -> dict[str, Any]:
+    def search(self) -> dict[str, Any]:
         """The search section, with the settings of the task."""
-        language, task = self._task(options)
+        language, task = self.task
         fields = self.generation.model_dump() | task
         generation = validate_fields(Generation, fields, self.folder / CONFIG_FILE)
         return generation.search(self.max_positions, language)
 
-    def load_original(self, tensors: Mapping[str, Tensor], options: ImportOptions) -> Any:
+    def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
         """The original model with its `tensors`; `transformers` ties all tables of a model that it makes."""
-        model = super().load_original(tensors, options)
+        model = super().load_original(tensors)
         if not self.tables.tied:
             tables = self.tables.all_names(tensors)
             model.shared.weight.data.copy_(tables[self.names.source])
             model.lm_head.weight = nn.Parameter(tables[self.names.output])
         return model
 
-    def original_encoder(self, options: ImportOptions) -> Callable[[str], list[int]]:
-        """The original tokenizer: a normalized line -> its ids, with those of the task and EOS."""
+    def original_encoder(self) -> Encode:
+        """The original tokenizer, with the prefix of the task."""
         from transformers import T5Tokenizer
 
         with TemporaryDirectory() as alone:  # `from_pretrained` would follow other files
             shutil.copy(self.folder / PIECES_FILE, alone)
             tokenizer = T5Tokenizer.from_pretrained(alone, local_files_only=True)
-        prefix = self._task(options)[1].get("prefix", "")
+        prefix = self.task[1].get("prefix", "")
         return lambda line: list(tokenizer(f"{prefix} {line}").input_ids)
 
-    def _task(self, options: ImportOptions) -> tuple[str | None, dict[str, Any]]:
+    @cached_property
+    def task(self) -> tuple[str | None, dict[str, Any]]:
         """Language of the sources, and parameters of a task such as `translation_en_to_de` in `config.json`.
 
         Raises UserError for a language that the model lacks, or that is missing.
         """
+        options = self.options
         own = {} if options.source_prefix is None else {"prefix": options.source_prefix}
         if own and options.target_language is None:
             return options.source_language, own
