@@ -16,13 +16,7 @@ from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig, 
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.export.export_target import ExportTarget, no_option, unsupported_parts
-from seq2attn.inference.engines.ctranslate2_engine import (
-    ENGINE_NAME,
-    MAX_POSITIONS,
-    CTranslate2Engine,
-    import_ctranslate2,
-    load_ctranslate2,
-)
+from seq2attn.inference.engines.ctranslate2_engine import ENGINE_NAME, MAX_POSITIONS, import_ctranslate2
 from seq2attn.models import ModelConfig, Seq2Seq
 from seq2attn.nn.layers import GatedFeedForward, LearnedPositionEmbedding, SinusoidalPositionEncoding
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK, Vocabulary
@@ -156,7 +150,7 @@ def save_spec(spec: Spec, folder: Path, dtype: str) -> None:
 class CTranslate2Target(ExportTarget):
     """Export of Transformers by CTranslate2's model specification."""
 
-    name = ENGINE_NAME
+    name = hub_library = ENGINE_NAME
     dtypes = ("float32", "float16", "int8")
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
@@ -176,7 +170,3 @@ class CTranslate2Target(ExportTarget):
         loaded = run.load()
         spec = build_spec(loaded.experiment.model, loaded.model, loaded.tokenizers.vocabularies)
         save_spec(spec, folder, dtype)
-
-    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> CTranslate2Engine:
-        """The engine of an exported model."""
-        return load_ctranslate2(run, folder, device)

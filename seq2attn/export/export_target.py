@@ -6,6 +6,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
@@ -17,6 +18,7 @@ from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.exported import ENGINES
 from seq2attn.models import ModelConfig
 from seq2attn.tokenizers.base import Tokenizer
 
@@ -24,20 +26,12 @@ from seq2attn.tokenizers.base import Tokenizer
 class ExportTarget(ABC):
     """A format that runs can be exported to, listed in `export/targets.py`."""
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Name in `export --to` and `translate --engine`, and of the folder in the run directory."""
-
-    @property
-    def hub_library(self) -> str:
-        """Name of the library that loads an export, for its model card."""
-        return self.name
-
-    @property
-    @abstractmethod
-    def dtypes(self) -> tuple[str, ...]:
-        """Data types of the exported weights, the default first."""
+    name: ClassVar[str]
+    """Name in `export --to` and `translate --engine`, and of the folder in the run directory."""
+    hub_library: ClassVar[str]
+    """Name of the library that loads an export, for its model card."""
+    dtypes: ClassVar[tuple[str, ...]]
+    """Data types of the exported weights, the default first."""
 
     @abstractmethod
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
@@ -50,9 +44,9 @@ class ExportTarget(ABC):
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write the exported model into an empty folder."""
 
-    @abstractmethod
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
         """The engine of a model that `export` wrote."""
+        return ENGINES[self.name](run, folder, device)
 
     def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
         """Raises UserError if an export has a tokenizer of its own that gives other ids than `source` for a line."""

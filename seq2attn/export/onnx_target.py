@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from seq2attn.config.base import FieldError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.export.export_target import ExportTarget
-from seq2attn.inference.engines.onnx_engine import (
-    DTYPE_KEY,
-    ENCODE_FILE,
-    ENGINE_NAME,
-    STEP_FILE,
-    OnnxEngine,
-    import_package,
-    load_onnx,
-    quiet,
-)
+from seq2attn.inference.engines.onnx_engine import DTYPE_KEY, ENCODE_FILE, ENGINE_NAME, STEP_FILE, import_package, quiet
 
 QUANTIZED_OPERATORS = "MatMul", "Gather", "LSTM"
 """Linear layers, embeddings and LSTM encoders; ONNX Runtime has no fast int8 operator for others."""
@@ -28,7 +17,7 @@ QUANTIZED_OPERATORS = "MatMul", "Gather", "LSTM"
 class OnnxTarget(ExportTarget):
     """Export of any model by PyTorch's ONNX exporter."""
 
-    name = ENGINE_NAME
+    name = hub_library = ENGINE_NAME
     dtypes = ("float32", "int8")
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
@@ -53,10 +42,6 @@ class OnnxTarget(ExportTarget):
                 raise run.config_error([FieldError(f"model.{part}.kind", message)]) from error
             if dtype == "int8":
                 quantize(path)
-
-    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> OnnxEngine:
-        """The engine of an exported model. Raises UserError for another device than the CPU."""
-        return load_onnx(run, folder, device)
 
 
 def quantize(path: Path) -> None:

@@ -80,14 +80,7 @@ class DefectiveTarget(ExportTarget):
 
     def __init__(self, target: ExportTarget, folder: Path, defect: str) -> None:
         self.target, self.folder, self.defect = target, folder, defect
-
-    @property
-    def name(self) -> str:
-        return self.target.name
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        return self.target.dtypes
+        self.name, self.hub_library, self.dtypes = target.name, target.hub_library, target.dtypes
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         return self.target.unsupported(experiment)
