@@ -84,46 +84,37 @@ class Constraints:
         """The constraints of the sentences `rows`."""
         return replace(self, limits=select_rows(self.limits, rows))
 
-    def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        """Log-probabilities [b, K or 1, V] of the token after `tokens` [b, K, T] under all constraints.
+    def apply(self, log_probs: Tensor, live: Tensor, t: int) -> Tensor:
+        """Log-probabilities [b, K or 1, V] of token `t` under all constraints, in place; `live` [b, K, L] has BOS."""
+        log_probs.index_fill_(-1, self.forbidden, NEG_INF)
+        self._limit_length(log_probs, t)
+        prefix, size = self.limits.prefix, self.no_repeat_ngram_size
+        if prefix is not None and t <= prefix.size(1):
+            log_probs = force_tokens(log_probs, prefix[:, t - 1])
+        return log_probs if size is None else block_repeated_ngrams(log_probs, live[..., 1:t], size)
 
-        Works in place.
-        """
-        for process in (self._forbid_tokens, self._limit_length, self._force_prefix, self._block_ngrams):
-            log_probs = process(log_probs, tokens)
-        return log_probs
+    def _limit_length(self, log_probs: Tensor, t: int) -> None:
+        end = log_probs[..., self.eos]
+        if t <= self.last_too_early:
+            end.masked_fill_((t < self.limits.min_length).unsqueeze(1), NEG_INF)
+        if t >= self.first_forced_end:
+            end_log_probs = end.clone()
+            log_probs.masked_fill_((t >= self.limits.max_length)[:, None, None], NEG_INF)
+            end.copy_(end_log_probs)
 
-    def select(self, strategy: SearchStrategy, log_probs: Tensor, scores: Tensor, tokens: Tensor) -> Candidates:
-        """Candidates of the strategy among all continuations of `tokens` [b, K, T]; with phrases, those that can."""
+    def select(self, strategy: SearchStrategy, log_probs: Tensor, scores: Tensor, live: Tensor, t: int) -> Candidates:
+        """Candidates of the strategy among all continuations of `live` [b, K, L]; with phrases, those that can."""
         if self.limits.phrases is None:
             return strategy(log_probs, scores, self.eos)
-        return phrase_continuations(tokens, self.limits.phrases, self.eos, log_probs, scores)
+        return phrase_continuations(live[..., 1:t], self.limits.phrases, self.eos, log_probs, scores)
 
-    def _forbid_tokens(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        return log_probs.index_fill_(-1, self.forbidden, NEG_INF)
 
-    def _limit_length(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        step, end = tokens.size(-1) + 1, log_probs[..., self.eos]
-        if step <= self.last_too_early:
-            end.masked_fill_((step < self.limits.min_length).unsqueeze(1), NEG_INF)
-        if step >= self.first_forced_end:
-            end_log_probs = end.clone()
-            log_probs.masked_fill_((step >= self.limits.max_length)[:, None, None], NEG_INF)
-            end.copy_(end_log_probs)
-        return log_probs
-
-    def _force_prefix(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        prefix, position = self.limits.prefix, tokens.size(-1)
-        if prefix is None or position >= prefix.size(1):
-            return log_probs
-        token = prefix[:, position, None, None]
-        index = token.clamp(min=0).expand(-1, log_probs.size(1), -1)
-        forced = torch.full_like(log_probs, NEG_INF).scatter(-1, index, log_probs.gather(-1, index))
-        return torch.where(token == FREE, log_probs, forced)
-
-    def _block_ngrams(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        size = self.no_repeat_ngram_size
-        return log_probs if size is None else block_repeated_ngrams(log_probs, tokens, size)
+def force_tokens(log_probs: Tensor, token: Tensor) -> Tensor:
+    """log_probs [b, K, V] with -inf for all but `token` [b], where this is not FREE."""
+    token = token[:, None, None]
+    index = token.clamp(min=0).expand(-1, log_probs.size(1), -1)
+    forced = torch.full_like(log_probs, NEG_INF).scatter(-1, index, log_probs.gather(-1, index))
+    return torch.where(token == FREE, log_probs, forced)
 
 
 def block_repeated_ngrams(log_probs: Tensor, tokens: Tensor, size: int) -> Tensor:

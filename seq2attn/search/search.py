@@ -106,9 +106,12 @@ class Beams:
         return cls(sentences, live, scores, ended, torch.zeros_like(sentences), lengths.penalty(limits.max_length))
 
     def extend(
-        self, t: int, candidates: Candidates, eos: int, penalty: Tensor, end_score: Tensor | None
-    ) -> tuple[Beams, Tensor]:
-        """Beams with the candidates for token `t`, and the parent [b, K] of each live hypothesis."""
+        self, t: int, candidates: Candidates, eos: int, penalty: Tensor, end_score: Tensor | None, max_finished: float
+    ) -> tuple[Beams, Tensor, Tensor]:
+        """Beams with the candidates for token `t`, the parent [b, K] of each live hypothesis, and True [b] to go on.
+
+        A sentence goes on if a live hypothesis can beat its worst ended one, and fewer than `max_finished` have ended.
+        """
         parent, token, score = candidates
         is_end = (token == eos) | score.isnan()  # which is then the best score
         ended = self._merge_ended(parent, score, is_end, penalty, end_score)
@@ -119,7 +122,9 @@ class Beams:
             live = _gather(live, parent)
         live[..., t] = token.gather(1, index)
         num_ended = self.num_ended + (is_end & (score > NEG_INF))[:, :k].sum(1)
-        return replace(self, live=live, scores=scores, ended=ended, num_ended=num_ended), parent
+        can_improve = (scores[:, 0] / self.longest_penalty > ended.scores[:, -1]) & (num_ended < max_finished)
+        scores = scores.where(can_improve.unsqueeze(1), NEG_INF)
+        return replace(self, live=live, scores=scores, ended=ended, num_ended=num_ended), parent, can_improve
 
     def _merge_ended(
         self, parent: Tensor, log_prob: Tensor, is_end: Tensor, penalty: Tensor, end_score: Tensor | None
@@ -138,10 +143,6 @@ class Beams:
         row = torch.cat([torch.arange(k, device=parent.device).expand(len(parent), -1), parent + k], 1)
         tokens = _gather(torch.cat([ended.tokens, self.live], 1), row.gather(1, index))
         return Hypotheses(tokens, scores, torch.cat([ended.log_probs, log_prob], 1).gather(1, index))
-
-    def can_improve(self, max_finished: float) -> Tensor:
-        """True for sentences [b] whose live hypotheses can beat the worst ended one, unless enough have ended."""
-        return (self.scores[:, 0] / self.longest_penalty > self.ended.scores[:, -1]) & (self.num_ended < max_finished)
 
 
 @torch.no_grad()
@@ -166,14 +167,13 @@ def search(
     for t in range(1, constraints.max_length + 1):
         log_probs, state = _step(step, beams.live, t, state, memory)
         state = state if t > 1 else repeat_rows(state, k)
-        tokens = beams.live[..., 1:t]
-        log_probs = constraints.apply(log_probs, tokens).expand(-1, k, -1)
-        candidates = constraints.select(strategy, log_probs, beams.scores, tokens)
+        log_probs = constraints.apply(log_probs, beams.live, t).expand(-1, k, -1)
+        candidates = constraints.select(strategy, log_probs, beams.scores, beams.live, t)
         end_score = None if scoring.end_score is None else scoring.end_score(state)
-        beams, parent = beams.extend(t, candidates, constraints.eos, penalties[t], end_score)
+        beams, parent, can_improve = beams.extend(
+            t, candidates, constraints.eos, penalties[t], end_score, strategy.max_finished
+        )
         state = reorder_beams(state, parent) if k > 1 else state
-        can_improve = beams.can_improve(strategy.max_finished)
-        beams = replace(beams, scores=beams.scores.where(can_improve.unsqueeze(1), NEG_INF))
         remaining = check.remaining_rows(can_improve, t)
         if remaining is not None and not len(remaining):
             break
