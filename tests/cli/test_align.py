@@ -13,7 +13,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.training.train import train
 from tests.support.commands import CONFIG, Invoke, toy_pairs, write_lines, write_toy
-from tests.support.untrained_runs import untrained
+from tests.support.untrained_runs import untrained_run
 
 ALIGNED = re.sub(r"(train|dev)\.en}", r"\1.en, alignment: text/\1.align}", CONFIG)
 SMALL = ("training.max_duration=[60 updates]", "training.optimizer.lr=0.02", "model.embeddings.dim=16",
@@ -98,7 +98,10 @@ def test_a_selection_for_another_model(mistake, home: Path, tmp_path: Path) -> N
 
 
 def test_links_are_those_of_the_attention(invoke: Invoke, tmp_path: Path) -> None:
-    run, pair = untrained(tmp_path).folder, ("a few words are not many of which", "there are many words few are not")
+    run, pair = (
+        untrained_run(tmp_path).folder,
+        ("a few words are not many of which", "there are many words few are not"),
+    )
     for name, line in zip("st", pair, strict=True):
         write_lines(tmp_path / name, [line])
     weights = Translator.load(run).attention_weights(*pair).cross_attention
@@ -108,7 +111,7 @@ def test_links_are_those_of_the_attention(invoke: Invoke, tmp_path: Path) -> Non
 
 def test_a_pair_without_tokens_has_no_links(invoke: Invoke, tmp_path: Path) -> None:
     """As an empty line; `\u2581` is a space."""
-    run = untrained(tmp_path).folder
+    run = untrained_run(tmp_path).folder
     for line in ("", "\u2581"):
         write_lines(tmp_path / "s", [line])
         write_lines(tmp_path / "t", ["a"])

@@ -15,7 +15,7 @@ import yaml
 
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.support.commands import Invoke, Toy, invoke_in, write_lines
-from tests.support.untrained_runs import change_weights, untrained
+from tests.support.untrained_runs import change_weights, untrained_run
 
 RUNS = ("a", "b", "c")
 
@@ -42,7 +42,7 @@ def edit_config(run: Path, old: str, new: str) -> None:
     (run / "config.yaml").write_text(before + new + after, encoding="utf-8")
 
 
-def compared(folder: Path, *options: str) -> Any:
+def compare_runs(folder: Path, *options: str) -> Any:
     return json.loads(invoke_in(folder, "compare", *RUNS, "--format", "json", *options).out)
 
 
@@ -55,7 +55,7 @@ def lines_of(path: Path) -> list[str]:
     [("bootstrap", "--paired-bs"), pytest.param("randomization", "--paired-ar", marks=pytest.mark.slow)],
 )
 def test_significance_is_that_of_sacrebleus_command(folder: Path, toy: Toy, test: str, option: str) -> None:
-    found = compared(folder, "--test", test)["sets"][1]
+    found = compare_runs(folder, "--test", test)["sets"][1]
     files = [f"{name}/evaluation/mixed.txt" for name in RUNS]
     command = [sys.executable, "-m", "sacrebleu", toy.folder / "text/mixed.en", "-i", *files, option]
     metrics = ["-m", "bleu", "-f", "json"]  # as JSON it cannot print the tests of other metrics
@@ -75,7 +75,7 @@ def test_significance_is_that_of_sacrebleus_command(folder: Path, toy: Toy, test
 
 def test_words_by_frequency(folder: Path, toy: Toy) -> None:
     """Few words only, so all are in one bucket; its F1 is that of the counts of all words of the training text."""
-    (bucket,) = compared(folder)["sets"][1]["by_frequency"]
+    (bucket,) = compare_runs(folder)["sets"][1]["by_frequency"]
     counts = Counter(" ".join(lines_of(toy.folder / "text/train.en")).split())
     assert bucket["lowest"] <= min(counts.values()) and max(counts.values()) <= bucket["highest"]
     references = [Counter(line.split()) for line in lines_of(toy.folder / "text/mixed.en")]
@@ -89,7 +89,7 @@ def test_words_by_frequency(folder: Path, toy: Toy) -> None:
 
 
 def test_examples_are_the_sentences_that_differ_most(folder: Path, toy: Toy) -> None:
-    for one in compared(folder, "--examples", "3")["sets"]:
+    for one in compare_runs(folder, "--examples", "3")["sets"]:
         files = [lines_of(folder / run / f"evaluation/{one['name']}.txt") for run in RUNS]
         differing = {place + 1 for place, lines in enumerate(zip(*files, strict=True)) if len({*lines}) > 1}
         spreads = [max(example["chrf"].values()) - min(example["chrf"].values()) for example in one["examples"]]
@@ -109,7 +109,7 @@ def test_examples_are_the_sentences_that_differ_most(folder: Path, toy: Toy) -> 
 def test_output_formats(folder: Path, toy: Toy) -> None:
     text = invoke_in(folder, "compare", *RUNS, "--html", "page.html").out
     page = (folder / "page.html").read_text(encoding="utf-8")
-    found = compared(folder)
+    found = compare_runs(folder)
     content = json.loads(re.search(r"const data = (.*);\n", page)[1])  # type: ignore[index]
     assert content["runs"] == [*RUNS] and content["sets"] == found["sets"]
     for one in found["sets"]:
@@ -159,8 +159,8 @@ def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path
     source = r"a | few *words* <of> `which` [are] \| not_many ~~many~~ &amp;"
     write_lines(tmp_path / "source", [source])
     files, runs = ["--source", "source", "--reference", "source"], ["run", "other/run"]
-    change_weights(untrained(tmp_path), lambda model: model.output_projection.bias[UNK].sub_(99))
-    change_weights(untrained(tmp_path / "other"), lambda model: [one.neg_() for one in model.parameters()])
+    change_weights(untrained_run(tmp_path), lambda model: model.output_projection.bias[UNK].sub_(99))
+    change_weights(untrained_run(tmp_path / "other"), lambda model: [one.neg_() for one in model.parameters()])
     for _ in range(2):
         invoke("evaluate", *runs, *files)
         files = [*files[:4], "--reference", "run/evaluation/source.txt"]  # the translation of the first run
@@ -176,7 +176,7 @@ def test_text_in_markdown_is_that_of_the_sentence(invoke: Invoke, tmp_path: Path
 def test_unknown_words_and_missing_references(invoke: Invoke, tmp_path: Path) -> None:
     """In the scores of `evaluate`, and all that `compare` counts: a `<unk>` is one word, which no reference has."""
     lines = ["<unk> few words", "not many words are there", "a few words of <unk>"]
-    run, other = untrained(tmp_path), untrained(tmp_path / "other")
+    run, other = untrained_run(tmp_path), untrained_run(tmp_path / "other")
     change_weights(other, lambda model: model.output_projection.bias[UNK].add_(0.7))
     (translation,) = invoke("translate", "other/run", lines[1]).out.splitlines()
     half = ["", translation, ""]  # nearer than the first reference

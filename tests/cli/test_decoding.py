@@ -15,14 +15,14 @@ from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
 from tests.support.commands import Invoke
-from tests.support.untrained_runs import TRANSFORMER_CONFIG, WORDS, change_weights, untrained
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, WORDS, change_weights, untrained_run
 
 GIVEN = b"a few words\n\nnot many\n"
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    return untrained(tmp_path, TRANSFORMER_CONFIG)
+    return untrained_run(tmp_path, TRANSFORMER_CONFIG)
 
 
 def test_minimum_bayes_risk(invoke: Invoke, run: RunDirectory) -> None:
@@ -91,7 +91,7 @@ def test_attention_is_drawn_beside_empty_lines(
 
 def test_the_doctor_finds_nothing(invoke: Invoke, tmp_path: Path) -> None:
     options = "beam_size: 4, num_beam_groups: 2, coverage_penalty: 0.3, no_repeat_ngram_size: 2"
-    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace("beam_size: 3", options))
+    run = untrained_run(tmp_path, TRANSFORMER_CONFIG.replace("beam_size: 3", options))
     assert "FAIL" not in invoke("doctor", run.folder, "--input", tmp_path / "lines.txt").out
 
 
@@ -114,7 +114,7 @@ def test_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> Non
 
 
 def test_a_tokenizer_whose_unknown_words_stay(invoke: Invoke, tmp_path: Path) -> None:
-    characters = untrained(tmp_path / "characters")
+    characters = untrained_run(tmp_path / "characters")
     CharacterTokenizerConfig().train(WORDS).save(characters.folder / "target")
     model = build_model(characters.load_config().model, 13, len(characters.load_tokenizers().target.vocabulary))
     vocabularies = [tokenizer.vocabulary for tokenizer in characters.load_tokenizers()]

@@ -9,7 +9,7 @@ import pytest
 
 from seq2attn.inference.ensemble import load
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, SampleConfig
-from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained_run
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "decoding.sh"
 LINES = ["a few words", "which words are not there", "many of a few", "words of which there are not many"]
@@ -18,7 +18,7 @@ LINES = ["a few words", "which words are not there", "many of a few", "words of 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
 def test_each_method_is_compared_with_beam_search(tmp_path):
-    run, other = (untrained(tmp_path / name, TRANSFORMER_CONFIG) for name in ("run", "other"))
+    run, other = (untrained_run(tmp_path / name, TRANSFORMER_CONFIG) for name in ("run", "other"))
     for one, scale in ((run, 3), (other, -3)):
         change_weights(one, lambda model, scale=scale: model.output_projection.weight.mul_(scale))
     source, reference, folder = tmp_path / "source", tmp_path / "reference", tmp_path / "decoding"

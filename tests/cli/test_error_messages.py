@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.support.commands import invoke_in, write_lines
-from tests.support.untrained_runs import CONFIG, RECIPE, SWEEP, TRANSFORMER_CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, RECIPE, SWEEP, TRANSFORMER_CONFIG, untrained_run
 
 MESSAGES = Path(__file__).parent / "error_messages.txt"
 PROMPT = "$ seq2attn "
@@ -20,16 +20,18 @@ NO_ATTENTION = CONFIG.replace("{kind: luong, dim: 8}", "{kind: fixed-context, di
 
 def make_runs(folder: Path) -> None:
     """Runs `run`, `tags/run`, `plain/run` without attention, `left/run` from right to left, `large/run`, and files."""
-    untrained(folder)
-    untrained(folder / "tags", tags=("<news>",))
-    untrained(folder / "plain", NO_ATTENTION)
-    untrained(folder / "large", TRANSFORMER_CONFIG.replace("beam_size: 3, lengths: {max_length: 9}", "beam_size: 999"))
-    untrained(folder / "groups", CONFIG.replace("beam_size: 3", "beam_size: 4, num_beam_groups: 2"))
-    untrained(folder / "other", words=("other", "words"))
-    left = untrained(folder / "left", TRANSFORMER_CONFIG)
+    untrained_run(folder)
+    untrained_run(folder / "tags", tags=("<news>",))
+    untrained_run(folder / "plain", NO_ATTENTION)
+    untrained_run(
+        folder / "large", TRANSFORMER_CONFIG.replace("beam_size: 3, lengths: {max_length: 9}", "beam_size: 999")
+    )
+    untrained_run(folder / "groups", CONFIG.replace("beam_size: 3", "beam_size: 4, num_beam_groups: 2"))
+    untrained_run(folder / "other", words=("other", "words"))
+    left = untrained_run(folder / "left", TRANSFORMER_CONFIG)
     left.load_tokenizers().target.with_direction(right_to_left=True).save(left.folder / "target")
     no_test = CONFIG[: CONFIG.index("  test:")] + CONFIG[CONFIG.index("tokenizer:") :]
-    untrained(folder / "untested", no_test)
+    untrained_run(folder / "untested", no_test)
     write_lines(folder / "in", ["a few words"])
     write_lines(folder / "blank", ["", " "])
     write_lines(folder / "empty", [])

@@ -28,7 +28,7 @@ from seq2attn.io.weights import load_tensors
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
 from tests.support.commands import Invoke, write_lines
-from tests.support.untrained_runs import CONFIG, LINES, TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.untrained_runs import CONFIG, LINES, TRANSFORMER_CONFIG, change_weights, untrained_run
 
 TEST_LINES = [*LINES, "few words of many", "there are words which are not many"] * 4
 
@@ -42,7 +42,7 @@ def digest(path: Path) -> str:
 
 
 def test_each_set_has_a_report_with_the_digests_of_its_files(invoke: Invoke, tmp_path: Path) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     invoke("evaluate", run.folder)
     ours = report_of(run, "ours")
     translations = run.folder / "evaluation/ours.txt"
@@ -59,7 +59,7 @@ def test_each_set_has_a_report_with_the_digests_of_its_files(invoke: Invoke, tmp
 
 
 def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     write_lines(tmp_path / "source", ["many words", "few"])
     references = [["many words are there", "not many"], ["are", "words of which there are a few"]]
     for number, lines in enumerate(references):
@@ -87,7 +87,7 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
 
 
 def test_options_for_metrics_and_tokenizer(invoke: Invoke, tmp_path: Path) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     names = ("exact", "bleu", "token-error-rate", "chrf++")
     options = [part for name in names for part in ("--metric", name)]
     report = json.loads(invoke("evaluate", run.folder, "--json", "--tokenize", "char", *options).out)
@@ -98,14 +98,14 @@ def test_options_for_metrics_and_tokenizer(invoke: Invoke, tmp_path: Path) -> No
 
 
 def test_paper_bleu_has_its_own_name_and_signature(invoke: Invoke, tmp_path: Path) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     done = invoke("evaluate", run.folder, "--set", "evaluation.paper_bleu={split_compounds: true}")
     assert done.out.splitlines()[0].split() == ["system", "BLEU", "chrF2", "TER", "paper_bleu"]
     assert "\npaper_bleu: nrefs:1|case:mixed|eff:no|tok:none+compounds|smooth:exp|" in done.out
 
 
 def test_the_tokenizer_of_each_set_depends_on_its_script(invoke: Invoke, tmp_path: Path) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     write_lines(tmp_path / "zh", ["今天天气很好。", "我们去公园散步。", "他们学习中文。"])
     override = "data.test.zh={kind: plain, source: zh, target: zh}"
     done = invoke("evaluate", run.folder, "--set", override)
@@ -121,7 +121,7 @@ def test_the_tokenizer_of_each_set_depends_on_its_script(invoke: Invoke, tmp_pat
 
 
 def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
-    run, other = untrained(tmp_path), untrained(tmp_path / "other")
+    run, other = untrained_run(tmp_path), untrained_run(tmp_path / "other")
     source, target = run.load_tokenizers()
     vocabularies = source.vocabulary, target.vocabulary
     tensors = load_tensors(other.weights_path)
@@ -171,9 +171,9 @@ def two_runs(folder: Path) -> tuple[RunDirectory, RunDirectory]:
     (folder / "text").write_text("".join(line + "\n" for line in TEST_LINES), encoding="utf-8")
     test = f"{{kind: plain, source: {folder}/text, target: {folder}/text}}"
     config = CONFIG.replace("ours: {kind: plain, source: lines.txt, target: lines.txt}", f"ours: {test}")
-    before = untrained(folder, config)
+    before = untrained_run(folder, config)
     config = TRANSFORMER_CONFIG.replace("ours: {kind", f"ours: {test}\n    theirs: {{kind")
-    after = untrained(folder / "other", config.replace("beam_size: 3", "beam_size: 2"))
+    after = untrained_run(folder / "other", config.replace("beam_size: 3", "beam_size: 2"))
     text = after.config_path.read_text(encoding="utf-8")
     after.config_path.write_text(text.replace("  metrics: null\n", "  metrics: [chrf]\n"), encoding="utf-8")
     for run in (before, after):
@@ -221,7 +221,7 @@ def test_a_table_and_reports_of_both_runs(invoke: Invoke, tmp_path: Path) -> Non
 
 def test_text_is_read_once(invoke: Invoke, tmp_path: Path) -> None:
     """A pipe has its text only once."""
-    untrained(tmp_path), untrained(tmp_path / "other")
+    untrained_run(tmp_path), untrained_run(tmp_path / "other")
     read, write = os.pipe()
     os.write(write, (tmp_path / "lines.txt").read_bytes())
     os.close(write)
@@ -231,9 +231,9 @@ def test_text_is_read_once(invoke: Invoke, tmp_path: Path) -> None:
 
 
 def test_the_tag_of_a_set_is_known_to_all_runs(invoke: Invoke, tmp_path: Path) -> None:
-    untrained(tmp_path)
+    untrained_run(tmp_path)
     tagged = CONFIG.replace("lines.txt}", "lines.txt, tag: news}").replace("ours:", "theirs:")
-    untrained(tmp_path / "other", tagged, tags=("<news>",))
+    untrained_run(tmp_path / "other", tagged, tags=("<news>",))
     for runs in (("run", "other/run"), ("other/run", "run")):
         error = invoke("evaluate", *runs, code=2).err
         assert error.startswith("error: the model does not know the tag `news`: it was trained without tags")
@@ -241,7 +241,7 @@ def test_the_tag_of_a_set_is_known_to_all_runs(invoke: Invoke, tmp_path: Path) -
 
 
 def test_a_tag_is_no_word_of_its_source(invoke: Invoke, tmp_path: Path) -> None:
-    run = untrained(tmp_path, tags=("<news>",))
+    run = untrained_run(tmp_path, tags=("<news>",))
     write_lines(tmp_path / "source", ["今天", "很好"])  # a tag has more letters, and a space
     files = ["--source", "source", "--reference", "source"]
     buckets = []

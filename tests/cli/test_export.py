@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Done, Invoke, invoke_in, run_process, write_toy
-from tests.support.untrained_runs import TRANSFORMER_CONFIG, untrained
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, untrained_run
 
 SIZE = "layers: 1, heads: 4, ffn_dim: 64"
 CHANGES = (
@@ -23,7 +23,7 @@ ENGINE = ("--engine", "ctranslate2")
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+def exported_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     """A trained Transformer, exported: its run, and the output of `export`."""
     folder = tmp_path_factory.mktemp("exported")
     write_toy(folder)
@@ -32,8 +32,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return folder / "runs/toy", done
 
 
-def test_the_report(exported: tuple[Path, Done]) -> None:
-    run, done = exported
+def test_the_report(exported_run: tuple[Path, Done]) -> None:
+    run, done = exported_run
     header, greedy, beam, forced = done.out.splitlines()
     assert header.split()[:4] == ["search", "sentences", "tokens", "same"]
     assert greedy.split()[:4] == ["greedy", "20", "100.00%", "100.0%"]
@@ -43,8 +43,8 @@ def test_the_report(exported: tuple[Path, Done]) -> None:
     assert json.loads((run / "ctranslate2" / "manifest.json").read_text(encoding="utf-8"))["agreement"]
 
 
-def test_the_command_of_the_model_card(exported: tuple[Path, Done]) -> None:
-    run, _ = exported
+def test_the_command_of_the_model_card(exported_run: tuple[Path, Done]) -> None:
+    run, _ = exported_run
     readme = (run / "ctranslate2" / "README.md").read_text(encoding="utf-8")
     assert (
         readme.startswith("---\nlanguage:\n- de\n- en\nlibrary_name: ctranslate2\n")
@@ -72,8 +72,8 @@ def test_a_program_of_transformers_translates_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("search", [["--greedy"], [], ["--beam", "6", "--n-best", "2"]])
-def test_the_engine_translates_the_same(exported: tuple[Path, Done], invoke: Invoke, search: list[str]) -> None:
-    run, _ = exported
+def test_the_engine_translates_the_same(exported_run: tuple[Path, Done], invoke: Invoke, search: list[str]) -> None:
+    run, _ = exported_run
     text = run.parents[1] / "text"
     lines = b"".join((text / f"{name}.de").read_bytes() for name in ("short", "dev")) + b"\n  \nrot haus\n"
     command = ["translate", run, "--json", *search]
@@ -85,8 +85,8 @@ def test_the_engine_translates_the_same(exported: tuple[Path, Done], invoke: Inv
     assert invoke("translate", run, *ENGINE, "rot haus").out == "red house\n"
 
 
-def test_other_commands_with_the_engine(exported: tuple[Path, Done], invoke: Invoke) -> None:
-    run, _ = exported
+def test_other_commands_with_the_engine(exported_run: tuple[Path, Done], invoke: Invoke) -> None:
+    run, _ = exported_run
     native, engine = (json.loads(invoke("evaluate", run, "--json", *options).out) for options in ([], ENGINE))
     assert engine["sets"]["short"]["scores"] == native["sets"]["short"]["scores"]
     assert engine["sets"]["mixed"]["sentences"] == 60
@@ -98,8 +98,8 @@ def test_other_commands_with_the_engine(exported: tuple[Path, Done], invoke: Inv
     assert "too many tokens: the engine takes no more than 2,047; translated in parts" in done.err
 
 
-def test_an_export_elsewhere(exported: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
-    run, elsewhere = exported[0], tmp_path / "elsewhere"
+def test_an_export_elsewhere(exported_run: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
+    run, elsewhere = exported_run[0], tmp_path / "elsewhere"
     invoke("export", run, elsewhere, "--to", "ctranslate2", "--quantization", "int8")
     assert json.loads((elsewhere / "manifest.json").read_text(encoding="utf-8"))["dtype"] == "int8"
     assert re.search(r"data type of the weights +\| int8 ", (elsewhere / "README.md").read_text(encoding="utf-8"))
@@ -109,8 +109,8 @@ def test_an_export_elsewhere(exported: tuple[Path, Done], invoke: Invoke, tmp_pa
     assert f"make it: seq2attn export {run} {elsewhere} --to ctranslate2" in error
 
 
-def test_unsupported_options_have_a_place(exported: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
-    run, _ = exported
+def test_unsupported_options_have_a_place(exported_run: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
+    run, _ = exported_run
     option = ("--set", "search.lengths.min_length_ratio=0.5")
     error = invoke("translate", run, *ENGINE, *option, "rot", "-o", "out", code=2).err
     assert error.startswith("<command line>:1:33: `search.lengths.min_length_ratio`: ctranslate2 ")
@@ -122,14 +122,14 @@ def test_unsupported_options_have_a_place(exported: tuple[Path, Done], invoke: I
         )
     error = invoke("evaluate", run, *ENGINE, "--set", "search={kind: sample}", code=2).err
     assert "`search.kind`: ctranslate2 samples without `search.seed`" in error
-    error = invoke("export", untrained(tmp_path).folder, "exported", "--to", "ctranslate2", code=2).err
+    error = invoke("export", untrained_run(tmp_path).folder, "exported", "--to", "ctranslate2", code=2).err
     assert re.match(r".*config\.yaml:\d+:\d+: `model\.encoder\.kind`: ctranslate2 has no encoder `gru`", error)
     assert "`model.decoder.kind`: ctranslate2 has no decoder `luong`" in error and "2 mistakes in" in error
     assert not Path("exported").exists()
 
 
 def test_an_export_to_a_link_is_behind_it(tmp_path: Path) -> None:
-    run, real = untrained(tmp_path, TRANSFORMER_CONFIG).folder, tmp_path / "real"
+    run, real = untrained_run(tmp_path, TRANSFORMER_CONFIG).folder, tmp_path / "real"
     real.mkdir()
     (tmp_path / "link").symlink_to(real)
     for _ in range(2):
@@ -139,7 +139,7 @@ def test_an_export_to_a_link_is_behind_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["export", "import"])
 def test_the_working_directory_is_not_replaced(tmp_path: Path, command: str) -> None:
-    run = untrained(tmp_path, TRANSFORMER_CONFIG).folder
+    run = untrained_run(tmp_path, TRANSFORMER_CONFIG).folder
     empty = tmp_path / "empty"
     empty.mkdir()
     for folder in (".", empty, "../empty"):

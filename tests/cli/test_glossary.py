@@ -16,7 +16,7 @@ from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.commands import Invoke, write_lines
-from tests.support.untrained_runs import WORDS, untrained
+from tests.support.untrained_runs import WORDS, untrained_run
 
 GIVEN = b"a few words\n\nnot fewer\nof words which\n"
 TERMS = "few\tnot many\nwords\tof\nwords which\twhich there are\n"
@@ -25,7 +25,7 @@ TERMS = "few\tnot many\nwords\tof\nwords which\twhich there are\n"
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     (tmp_path / "terms").write_text(TERMS, encoding="utf-8")
-    return untrained(tmp_path)
+    return untrained_run(tmp_path)
 
 
 def test_translations_have_the_terms(invoke: Invoke, run: RunDirectory) -> None:

@@ -20,7 +20,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.tokenizers.vocabulary import EOS
 from tests.support.commands import invoke_in
-from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
 BAD = "a which few"
@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`good/run`, and `bad/run` with an embedding of "which" that is finite, and too large; texts with and without."""
     home = tmp_path_factory.mktemp("not-finite")
     for name in ("good", "bad"):
-        run = untrained(home / name, TRANSFORMER_CONFIG)
+        run = untrained_run(home / name, TRANSFORMER_CONFIG)
         unknown = run.load_tokenizers().source.encode("which")[0]
 
         def enlarge(model: Seq2Seq, name: str = name, unknown: int = unknown) -> None:
@@ -157,7 +157,7 @@ def test_other_pairs_are_aligned(home: Path) -> None:
 
 def test_log_probabilities_that_are_not_finite_have_no_links_nor_head(tmp_path: Path) -> None:
     """Also where the attention is finite, as in a model with RNNs."""
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     change_weights(run, lambda model: [weight.fill_(3e38) for weight in model.parameters()])
     (tmp_path / "gold").write_text("0-0\n0-0\n\n", "utf-8")
     files = "--source", "lines.txt", "--target", "lines.txt"

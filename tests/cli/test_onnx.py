@@ -13,7 +13,7 @@ import pytest
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.exported import write_manifest
 from tests.support.commands import Done, Invoke, invoke_in
-from tests.support.untrained_runs import CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, untrained_run
 
 ENGINE = ("--engine", "onnx")
 BRANCHING = """
@@ -38,16 +38,16 @@ class BranchingEncoder(Encoder):
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+def exported_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     """A run that was exported with int8 weights, and the output of `export`."""
     folder = tmp_path_factory.mktemp("exported")
-    untrained(folder, CONFIG.replace("kind: gru", "kind: lstm"))  # the only RNN with an int8 operator
+    untrained_run(folder, CONFIG.replace("kind: gru", "kind: lstm"))  # the only RNN with an int8 operator
     return folder / "run", invoke_in(folder, "export", "run", "--to", "onnx", "--quantization", "int8")
 
 
 @pytest.mark.slow
-def test_int8_export(exported: tuple[Path, Done], invoke: Invoke) -> None:
-    run, done = exported
+def test_int8_export(exported_run: tuple[Path, Done], invoke: Invoke) -> None:
+    run, done = exported_run
     assert [line.split()[0] for line in done.out.splitlines()] == ["search", "greedy", "beam", "forced"]
     assert done.err == "exported to run/onnx\n"  # and no warnings of the exporter
     folder = run / "onnx"
@@ -92,9 +92,9 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.slow
 def test_a_damaged_or_forged_export_is_refused(
-    exported: tuple[Path, Done], invoke: Invoke, tmp_path: Path, damage: Callable[[Path], None]
+    exported_run: tuple[Path, Done], invoke: Invoke, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    run = RunDirectory(Path(copytree(exported[0], tmp_path / "run")))
+    run = RunDirectory(Path(copytree(exported_run[0], tmp_path / "run")))
     folder = run.folder / "onnx"
     damage(folder)
     error = invoke("translate", run.folder, *ENGINE, "many", code=2).err
@@ -109,7 +109,7 @@ def test_a_component_that_cannot_be_exported_has_its_place(tmp_path: Path) -> No
     (tmp_path / "branching.py").write_text(BRANCHING, encoding="utf-8")
     sys.path.insert(0, str(tmp_path))
     try:
-        untrained(tmp_path, CONFIG.replace("{kind: gru, dim: 8}", "{kind: branching:BranchingEncoder}"))
+        untrained_run(tmp_path, CONFIG.replace("{kind: gru, dim: 8}", "{kind: branching:BranchingEncoder}"))
     finally:
         sys.path.remove(str(tmp_path))
     error = invoke_in(tmp_path, "export", "run", "--to", "onnx", "--allow-code", "branching", code=2).err
@@ -118,7 +118,7 @@ def test_a_component_that_cannot_be_exported_has_its_place(tmp_path: Path) -> No
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    untrained(tmp_path)
+    untrained_run(tmp_path)
     monkeypatch.setitem(sys.modules, "onnxscript", None)  # as if it were not installed
     error = invoke_in(tmp_path, "export", "run", "--to", "onnx", code=2).err
     assert error.splitlines()[-1].endswith("needs the package `onnxscript`: pip install 'seq2attn[onnx]'")

@@ -15,7 +15,7 @@ from seq2attn.export.onnx_target import OnnxTarget
 from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.base import Tokenizer
 from tests.support.commands import Invoke, all_commands, write_lines
-from tests.support.untrained_runs import CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, untrained_run
 
 SEARCHES = {"translate", "evaluate", "distill", "back-translate"}
 FORCED = {"align", "score"}
@@ -70,7 +70,7 @@ def tagged_run(tmp_path: Path) -> Path:
     train = "{kind: plain, source: lines.txt, target: lines.txt, tag: news}"
     dev = "{kind: plain, source: in, target: out, alignment: gold, tag: news}"
     test = CONFIG[CONFIG.index("  test:") :]
-    run = untrained(tmp_path, f"run_dir: run\ndata:\n  train: {train}\n  dev: {dev}\n{test}", tags=("<news>",))
+    run = untrained_run(tmp_path, f"run_dir: run\ndata:\n  train: {train}\n  dev: {dev}\n{test}", tags=("<news>",))
     lines = {
         "in": ["a few words", "", "not many words are there"],
         "out": ["words a few", "", "there are not many"],

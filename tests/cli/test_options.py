@@ -12,7 +12,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.commands import Invoke
-from tests.support.untrained_runs import LINES, TRANSFORMER_CONFIG, WORDS, untrained
+from tests.support.untrained_runs import LINES, TRANSFORMER_CONFIG, WORDS, untrained_run
 
 SHORT = ("--set", "search.lengths.max_length=2")
 TEXT = "".join(line + "\n" for line in LINES).encode()
@@ -21,7 +21,7 @@ GIVEN = b"a few words\n\nnot many\n"
 
 def test_translate(tmp_path: Path, invoke: Invoke) -> None:
     """The search is that of the run, with the options of the command line."""
-    run = untrained(tmp_path).folder
+    run = untrained_run(tmp_path).folder
     line = LINES[1]
     output = json.loads(invoke("translate", run, line, "--json", "--n-best", "3").out)
     assert len(output["tokens"]) == 9 and len(output["alternatives"]) == 2
@@ -33,7 +33,7 @@ def test_translate(tmp_path: Path, invoke: Invoke) -> None:
 
 
 def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
-    run = untrained(tmp_path).folder
+    run = untrained_run(tmp_path).folder
     for more, width, max_length in (((), 3, 9), (("--beam", "2"), 2, 9), (SHORT, 3, 2)):
         invoke("evaluate", run, *more)
         report = json.loads((run / "evaluation/ours.json").read_text("utf-8"))
@@ -45,7 +45,7 @@ def test_evaluate(tmp_path: Path, invoke: Invoke) -> None:
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_weights_are_for_the_vocabulary_of_either_side(tmp_path: Path, side: str) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     WordTokenizerConfig().train([f"other-{word}" for word in WORDS]).save(run.folder / side)
     with pytest.raises(RunError, match=f"another vocabulary. .*{side}/vocabulary.json"):
         Translator.load(run.folder)
@@ -61,7 +61,7 @@ def test_filters_check_both_sides(pair: tuple[list[int], list[int]]) -> None:
 
 
 def test_names_of_parts_are_those_of_a_dry_run(invoke: Invoke, tmp_path: Path) -> None:
-    untrained(tmp_path)
+    untrained_run(tmp_path)
     out = invoke("train", "own.yaml", "--dry-run").out
     names = [line.split()[0] for line in out.splitlines() if line[:1].islower() and "." in line.split()[0]]
     total, encoder = (
@@ -75,7 +75,7 @@ def test_names_of_parts_are_those_of_a_dry_run(invoke: Invoke, tmp_path: Path) -
 
 
 def test_runs_are_combined(invoke: Invoke, tmp_path: Path) -> None:
-    run, other = untrained(tmp_path), untrained(tmp_path / "other", TRANSFORMER_CONFIG)
+    run, other = untrained_run(tmp_path), untrained_run(tmp_path / "other", TRANSFORMER_CONFIG)
     alone, same = (invoke("translate", run.folder, *options, given=TEXT).out for options in ([], ["--ensemble", "run"]))
     assert alone == same
     options = ["--ensemble", other.folder, "--ensemble", run.folder]
@@ -95,7 +95,7 @@ def test_runs_are_combined(invoke: Invoke, tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    return untrained(tmp_path)
+    return untrained_run(tmp_path)
 
 
 @pytest.mark.parametrize("search", [["--greedy"], ["--beam", "2"], ["--set", "search={kind: sample}"]])

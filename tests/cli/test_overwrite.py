@@ -12,7 +12,7 @@ import pytest
 
 from seq2attn.io.outputs import text_output
 from tests.support.commands import ENVIRONMENT, invoke_in
-from tests.support.untrained_runs import CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, untrained_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the translation has the maximum length")
 FILES = "--source", "lines.txt", "--target", "lines.txt"
@@ -37,8 +37,8 @@ SUFFIXES = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("overwrite")
-    untrained(home)
-    untrained(home / "other", CONFIG.replace("lines.txt", f"{home}/lines.txt"))
+    untrained_run(home)
+    untrained_run(home / "other", CONFIG.replace("lines.txt", f"{home}/lines.txt"))
     for run in ("run", "other/run"):
         invoke_in(home, "evaluate", run)
     return home

@@ -31,7 +31,7 @@ SMALL = ("--seeds", "1", "--set", "trials=[{model: luong}]", "--set", "published
 
 
 @pytest.fixture(scope="module", params=[SMALL, pytest.param(("--jobs", "2"), marks=pytest.mark.slow)])
-def reproduced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+def reproduction(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     """One training; in the slow tests two trials with two seeds."""
     folder = home(tmp_path_factory.mktemp("reproduced"))
     return folder, invoke_in(folder, "reproduce", "toy", *request.param)
@@ -45,14 +45,14 @@ def sacrebleus(folder: Path, trial: str, seed: int, name: str) -> Any:
     return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
-def test_scores_are_those_of_sacrebleus_command(reproduced: tuple[Path, Done]) -> None:
-    content = report(reproduced[0])
+def test_scores_are_those_of_sacrebleus_command(reproduction: tuple[Path, Done]) -> None:
+    content = report(reproduction[0])
     published = [(trial, name, one) for trial, by in content["recipe"]["published"].items() for name, one in by.items()]
     expected = [row for row in published if row[0] in content["trainings"]]
     assert [(one["trial"], one["test_set"], one["published"]) for one in content["scores"]] == expected
     for score in content["scores"]:
         seeds = content["recipe"]["seeds"]
-        theirs = [sacrebleus(reproduced[0], score["trial"], seed, score["test_set"]) for seed in seeds]
+        theirs = [sacrebleus(reproduction[0], score["trial"], seed, score["test_set"]) for seed in seeds]
         values = [one["score"] for one in theirs]
         assert [*score["by_seed"]] == [*map(str, seeds)]
         assert [*score["by_seed"].values()] == pytest.approx(values)
@@ -70,8 +70,8 @@ def test_scores_are_those_of_sacrebleus_command(reproduced: tuple[Path, Done]) -
         assert luong["gain"] == pytest.approx(luong["ours"]["mean"] - fixed["ours"]["mean"])
 
 
-def test_the_report_has_all_that_a_reader_asks_for(reproduced: tuple[Path, Done]) -> None:
-    folder, done = reproduced
+def test_the_report_has_all_that_a_reader_asks_for(reproduction: tuple[Path, Done]) -> None:
+    folder, done = reproduction
     markdown = (folder / "runs/sweep/report.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()]
     content = report(folder)
@@ -97,13 +97,13 @@ def test_the_report_has_all_that_a_reader_asks_for(reproduced: tuple[Path, Done]
     assert (folder / "runs/sweep/leaderboard.html").is_file()
 
 
-def test_figures(reproduced: tuple[Path, Done]) -> None:
-    folder = reproduced[0] / "runs/sweep"
+def test_figures(reproduction: tuple[Path, Done]) -> None:
+    folder = reproduction[0] / "runs/sweep"
     markdown = (folder / "report.md").read_text(encoding="utf-8")
-    figures = report(reproduced[0])["figures"]
+    figures = report(reproduction[0])["figures"]
     expected = [f"BLEU by source length, {name}" for name in ("short", "mixed")]
     assert [*figures] == expected + [f"Alignment {number}, luong seed 1" for number in (1, 2, 3, 4)]
-    lines = (reproduced[0] / "text/mixed.de").read_text(encoding="utf-8").splitlines()
+    lines = (reproduction[0] / "text/mixed.de").read_text(encoding="utf-8").splitlines()
     sources = [line for line in lines if 10 <= len(line.split()) <= 20]
     for caption, name in figures.items():
         picture = (folder / name).read_text(encoding="utf-8")
@@ -112,7 +112,7 @@ def test_figures(reproduced: tuple[Path, Done]) -> None:
             source = sources[int(caption.split()[1][0]) - 1]
             assert re.findall(r"<!-- (\w+) -->", picture)[: len(source.split())] == source.split()
         else:
-            for trial in report(reproduced[0])["trainings"]:
+            for trial in report(reproduction[0])["trainings"]:
                 record = json.loads((folder / f"trials/{trial}/seed-1/result.json").read_text(encoding="utf-8"))
                 buckets = record["sets"][caption.rpartition(" ")[2]]["by_length"]
                 assert f"<!-- {trial} seed 1 -->" in picture
@@ -120,9 +120,9 @@ def test_figures(reproduced: tuple[Path, Done]) -> None:
 
 
 def test_a_reproduction_ends_when_another_takes_its_place(
-    reproduced: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reproduction: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(reproduced[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(reproduction[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     recipe = load_recipe("configs/reproduce/toy.yaml", [*report(tmp_path)["overrides"], "figures=[]"])
     before = {path: path.read_bytes() for path in tmp_path.glob("runs/sweep/report.*")}
@@ -139,9 +139,9 @@ def test_a_reproduction_ends_when_another_takes_its_place(
 
 @pytest.mark.slow
 def test_a_further_seed_is_added_and_changes_are_told(
-    reproduced: tuple[Path, Done], invoke: Invoke, tmp_path: Path
+    reproduction: tuple[Path, Done], invoke: Invoke, tmp_path: Path
 ) -> None:
-    shutil.copytree(reproduced[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(reproduction[0], tmp_path, dirs_exist_ok=True)
     before, seeds = results(tmp_path), report(tmp_path)["recipe"]["seeds"]
     options = ("--set", "trials=[{model: luong}]", "--set", "published.luong.mixed=1e-9", "--set", "figures=[]")
     error = invoke("reproduce", "toy", *options, "--set", "changes.model.encoder.dim=8", code=2).err

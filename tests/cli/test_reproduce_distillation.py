@@ -29,27 +29,27 @@ seeds: [1, 2]""",
 
 
 @pytest.fixture(scope="module")
-def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+def reproduction(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     folder = home(tmp_path_factory.mktemp("distilled"), DISTILLED)
     return folder, invoke_in(folder, "reproduce", "toy", "--jobs", "2")
 
 
 @pytest.mark.slow
 def test_the_models_of_all_seeds_translate_the_training_text_together(
-    reproduced: tuple[Path, Done], invoke: Invoke, tmp_path: Path
+    reproduction: tuple[Path, Done], invoke: Invoke, tmp_path: Path
 ) -> None:
-    folder, teachers = reproduced[0] / "runs/sweep/distilled", reproduced[0] / "runs/sweep/trials/luong"
+    folder, teachers = reproduction[0] / "runs/sweep/distilled", reproduction[0] / "runs/sweep/trials/luong"
     models = [file_digest(RunDirectory(teachers / f"seed-{seed}").weights_path) for seed in (1, 2)]
     assert json.loads((folder / "settings.json").read_text("utf-8"))["model"] == models
-    runs, text = (teachers / "seed-1", "--ensemble", teachers / "seed-2"), reproduced[0] / "text/train.de"
+    runs, text = (teachers / "seed-1", "--ensemble", teachers / "seed-2"), reproduction[0] / "text/train.de"
     invoke("distill", *runs, "--source", text, "-o", tmp_path / "again")
     for name in ("settings.json", "report.json", "source.txt", "target.txt"):
         assert (folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
 @pytest.mark.slow
-def test_students_are_trained_on_the_text_and_the_translations(reproduced: tuple[Path, Done]) -> None:
-    folder, done = reproduced
+def test_students_are_trained_on_the_text_and_the_translations(reproduction: tuple[Path, Done]) -> None:
+    folder, done = reproduction
     assert set(results(folder)) == {f"{trial}/seed-{n}" for trial in ("luong", "luong+distilled") for n in (1, 2)}
     trained = load_prepared(folder / "runs/sweep/trials/luong+distilled/seed-1")
     corpus = trained.train.corpus
@@ -64,8 +64,8 @@ def test_students_are_trained_on_the_text_and_the_translations(reproduced: tuple
 
 
 @pytest.mark.slow
-def test_another_ensemble_is_another_text(reproduced: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
-    shutil.copytree(reproduced[0], tmp_path, dirs_exist_ok=True)
+def test_another_ensemble_is_another_text(reproduction: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
+    shutil.copytree(reproduction[0], tmp_path, dirs_exist_ok=True)
     before = results(tmp_path)
     translations = tmp_path / "runs/sweep/distilled/translations/0.jsonl"
     made = translations.stat().st_mtime_ns
@@ -93,9 +93,9 @@ def test_without_a_teacher_there_are_no_students(invoke: Invoke, tmp_path: Path,
 
 @pytest.mark.slow
 def test_the_failure_of_another_trial_leaves_the_students(
-    reproduced: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None
+    reproduction: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None
 ) -> None:
-    shutil.copytree(reproduced[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(reproduction[0], tmp_path, dirs_exist_ok=True)
     translations = tmp_path / "runs/sweep/distilled/target.txt"
     before = translations.read_bytes()
     shutil.rmtree(translations.parent)

@@ -13,7 +13,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.support.commands import Invoke, write_lines
-from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained_run
 
 GIVEN = b"a few words\n\nnot many words are there\n"
 NBEST = "--json", "--n-best", "4", "--beam", "4"
@@ -22,7 +22,7 @@ NBEST = "--json", "--n-best", "4", "--beam", "4"
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """A model that never predicts `<unk>`."""
-    return without_unknown(untrained(tmp_path))
+    return without_unknown(untrained_run(tmp_path))
 
 
 def without_unknown(run: RunDirectory, scale: float = 1) -> RunDirectory:
@@ -37,12 +37,12 @@ def without_unknown(run: RunDirectory, scale: float = 1) -> RunDirectory:
 
 @pytest.fixture
 def other(tmp_path: Path) -> RunDirectory:
-    return without_unknown(untrained(tmp_path / "other", TRANSFORMER_CONFIG), 3)
+    return without_unknown(untrained_run(tmp_path / "other", TRANSFORMER_CONFIG), 3)
 
 
 @pytest.fixture
 def right_to_left(tmp_path: Path) -> RunDirectory:
-    run = without_unknown(untrained(tmp_path / "right", TRANSFORMER_CONFIG), 3)
+    run = without_unknown(untrained_run(tmp_path / "right", TRANSFORMER_CONFIG), 3)
     run.load_tokenizers().target.with_direction(right_to_left=True).save(run.folder / "target")
     return run
 
@@ -55,7 +55,7 @@ def hypotheses(invoke: Invoke, *arguments: object) -> list[list[dict[str, Any]]]
 
 @pytest.mark.parametrize("unknown", [False, True])
 def test_a_run_that_reranks_itself_leaves_its_order(invoke: Invoke, tmp_path: Path, unknown: bool) -> None:
-    run = untrained(tmp_path) if unknown else without_unknown(untrained(tmp_path))
+    run = untrained_run(tmp_path) if unknown else without_unknown(untrained_run(tmp_path))
     penalty = "--set", "search.lengths.alpha=0.5"  # of both
     plain = hypotheses(invoke, run.folder, *penalty)
     assert unknown == any("<unk>" in one["text"] for row in plain for one in row)
@@ -132,14 +132,15 @@ def test_each_part_of_a_long_line_is_reranked(invoke: Invoke, run: RunDirectory,
 def test_the_order_of_tags_is_no_matter(invoke: Invoke, tmp_path: Path) -> None:
     tags = "<2en>", "<2fr>"
     one, two = (
-        without_unknown(untrained(tmp_path / name, tags=order)) for name, order in (("one", tags), ("two", tags[::-1]))
+        without_unknown(untrained_run(tmp_path / name, tags=order))
+        for name, order in (("one", tags), ("two", tags[::-1]))
     )
     for option in ("--rerank", "--ensemble"):
         assert invoke("translate", one.folder, "<2en> a few words", *NBEST, option, two.folder).out
 
 
 def test_tags_are_for_runs_of_the_same_direction(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
-    tagged = [without_unknown(untrained(tmp_path / name, tags=("<2en>",))) for name in ("one", "two")]
+    tagged = [without_unknown(untrained_run(tmp_path / name, tags=("<2en>",))) for name in ("one", "two")]
     same = "translate", tagged[0].folder, "<2en> a few words", *NBEST
     lines = [json.loads(invoke(*same, *more).out) for more in ([], ["--rerank", tagged[1].folder])]
     assert lines[1]["score"] == pytest.approx(2 * lines[0]["score"], abs=1e-5)
@@ -158,7 +159,7 @@ def test_the_direction_has_to_be_that_of_the_training_text(invoke: Invoke, tmp_p
             (tmp_path / file).write_text("a few words\n")
         source, target = (tmp_path / file for file in files)
         config = CONFIG.replace("source: lines.txt, target: lines.txt", f"source: {source}, target: {target}", 1)
-        runs[name] = without_unknown(untrained(tmp_path / name, config)).folder
+        runs[name] = without_unknown(untrained_run(tmp_path / name, config)).folder
     command = "translate", runs["de-en"], "a few words"
     for option, names in {"--rerank": ("re", "none"), "--rerank-backward": ("en-de", "none")}.items():
         assert [invoke(*command, option, runs[name]).code for name in names] == [0, 0]

@@ -18,7 +18,7 @@ from seq2attn.nn.packing import Sequences
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
 from tests.support.commands import Invoke, write_lines
-from tests.support.untrained_runs import change_weights, untrained
+from tests.support.untrained_runs import change_weights, untrained_run
 
 LINES = ("a few words", "not many words are there", "", "words of which there are many", "a")
 FILES = ("--source", "in", "--target", "out")
@@ -27,7 +27,7 @@ FILES = ("--source", "in", "--target", "out")
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """A model that never predicts `<unk>`, which has no text."""
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     change_weights(run, lambda model: model.output_projection.bias[UNK].sub_(50))
     return run
 
@@ -77,7 +77,7 @@ def test_each_token_has_its_probability(invoke: Invoke, run: RunDirectory, tmp_p
 
 
 def test_a_tag_is_scored_and_not_printed(invoke: Invoke, tmp_path: Path) -> None:
-    untrained(tmp_path, tags=("<news>",))
+    untrained_run(tmp_path, tags=("<news>",))
     for name, lines in (
         ("in", LINES),
         ("tagged", [f"<news> {line}" if line else "" for line in LINES]),

@@ -41,13 +41,13 @@ def leaderboard(folder: Path) -> object:
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+def finished_sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     folder = home(tmp_path_factory.mktemp("swept"))
     return folder, invoke_in(folder, "sweep", "sweep.yaml")
 
 
-def test_a_sweep(swept: tuple[Path, Done]) -> None:
-    folder, done = swept
+def test_a_sweep(finished_sweep: tuple[Path, Done]) -> None:
+    folder, done = finished_sweep
     assert sorted(results(folder)) == ["fixed/seed-1", "luong/seed-1"]
     assert done.out == (folder / "runs/sweep/leaderboard.md").read_text(encoding="utf-8")
     assert "| **fixed** (baseline) |" in done.out
@@ -68,8 +68,10 @@ def test_files_of_others_are_not_replaced(invoke: Invoke, tmp_path: Path, name: 
     assert mine.read_text(encoding="utf-8") == "mine"
 
 
-def test_a_run_equals_those_of_train_and_evaluate(swept: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(swept[0] / "runs/sweep/trials/luong/seed-1", tmp_path / "run"))
+def test_a_run_equals_those_of_train_and_evaluate(
+    finished_sweep: tuple[Path, Done], invoke: Invoke, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(finished_sweep[0] / "runs/sweep/trials/luong/seed-1", tmp_path / "run"))
     record, written = (json.loads((run / name).read_text("utf-8")) for name in ("result.json", "evaluation/short.json"))
     report = json.loads(invoke("evaluate", run, "--json").out)
     assert (written["model"], written["search"]) == (report["model"], report["search"])
@@ -88,13 +90,13 @@ def test_a_run_equals_those_of_train_and_evaluate(swept: tuple[Path, Done], invo
 
 
 def test_changed_configs_and_texts_are_refused_or_repeated(
-    swept: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None
+    finished_sweep: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None
 ) -> None:
-    shutil.copytree(swept[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(finished_sweep[0], tmp_path, dirs_exist_ok=True)
     for path in (tmp_path / "runs/sweep").glob("leaderboard.*"):
         path.unlink()
     invoke("sweep", "sweep.yaml", "--leaderboard")
-    assert leaderboard(tmp_path) == leaderboard(swept[0])
+    assert leaderboard(tmp_path) == leaderboard(finished_sweep[0])
     changed = SWEEP.replace("kind: luong, dim: 16", "kind: luong, dim: 8")
     (tmp_path / "sweep.yaml").write_text(changed, encoding="utf-8")
     before = results(tmp_path)
@@ -119,9 +121,9 @@ def test_changed_configs_and_texts_are_refused_or_repeated(
     trials = Path("runs/sweep/trials")
     assert results(tmp_path) == {} and not (trials / "luong/seed-1/model.safetensors").exists()
     weights = trials / "fixed/seed-1/model.safetensors"
-    trained = weights.stat().st_mtime_ns
+    train_run = weights.stat().st_mtime_ns
     record = run_trial(weights.parent, 1)
-    assert weights.stat().st_mtime_ns == trained
+    assert weights.stat().st_mtime_ns == train_run
     assert record.sets["short"].digests.source == text_digest(["rot"] * 20)
 
 
@@ -144,9 +146,9 @@ def test_failed_trainings_are_reported_and_data_are_prepared_for_each_tokenizer(
 
 @pytest.mark.slow
 def test_a_sweep_and_its_trainings_end_when_another_takes_its_place(
-    swept: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished_sweep: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(swept[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(finished_sweep[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     plan = load_plan(Path("sweep.yaml"))
     folder, (run, *_) = plan.sweep.folder, plan.runs
@@ -171,10 +173,10 @@ def test_a_sweep_and_its_trainings_end_when_another_takes_its_place(
 
 @pytest.mark.parametrize("failing", ["fixed", "luong"])
 def test_one_failure_of_several_trainings_is_a_failure(
-    swept: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None, failing: str
+    finished_sweep: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None, failing: str
 ) -> None:
     """Also if the others, before or after it, are finished."""
-    shutil.copytree(swept[0], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(finished_sweep[0], tmp_path, dirs_exist_ok=True)
     (tmp_path / f"runs/sweep/trials/{failing}/seed-1/result.json").unlink()
     done = invoke("sweep", "sweep.yaml", code=1)
     assert f"1 training failed:\n  {failing} seed 1: " in done.err

@@ -89,7 +89,7 @@ def test_preparation_applies_the_same_filters(invoke: Invoke, toy: Toy, tmp_path
     invoke("back-translate", toy.run, "--target", "lines", "-o", "some", *filters)
     config = "data: {{train: {{kind: plain, source: {0}/source.txt, target: {0}/target.txt}}}}\nrun_dir: prepared\n"
     (tmp_path / "mine.yaml").write_text(f"extends: {toy.config}\n" + config.format(tmp_path / "all"), encoding="utf-8")
-    invoke("prepare", "mine.yaml", "--set", f"tokenizer={{run_dir: {swapped(toy, tmp_path)}}}", *filters)
+    invoke("prepare", "mine.yaml", "--set", f"tokenizer={{run_dir: {swap_sides(toy, tmp_path)}}}", *filters)
     (part,) = load_prepared(tmp_path / "prepared").train.parts
     prepared, counts = asdict(part.report), report(tmp_path / "some")
     for name in ("num_kept", "too_long", "unbalanced", "duplicate"):
@@ -97,7 +97,7 @@ def test_preparation_applies_the_same_filters(invoke: Invoke, toy: Toy, tmp_path
     assert counts["num_kept"] == len(read(tmp_path / "some", "target"))
 
 
-def swapped(toy: Toy, folder: Path) -> Path:
+def swap_sides(toy: Toy, folder: Path) -> Path:
     """The run of the opposite direction, as far as tokenizers go."""
     run = Path(shutil.copytree(toy.run, folder / "swapped"))
     (run / "source").rename(run / "other")

@@ -13,7 +13,7 @@ from tests.support.recipes import RECIPE
 from tests.support.recipes import home as recipe_home
 from tests.support.sweeps import SWEEP
 from tests.support.sweeps import home as sweep_home
-from tests.support.untrained_runs import CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, untrained_run
 
 
 @pytest.mark.parametrize("command", ["sweep", "reproduce"])
@@ -52,7 +52,7 @@ def test_the_seeds_of_a_reproduction(invoke: Invoke, tmp_path: Path) -> None:
         assert f"x {seeds} seeds" in invoke("reproduce", "toy", "--dry-run", *options).out
 
 
-def sampled(report: Any) -> list[Any]:
+def sampling_of(report: Any) -> list[Any]:
     return [report["search"]["kind"], report["search"].get("num_samples")]
 
 
@@ -67,7 +67,7 @@ OPTIONS = [
     (
         SEARCH.replace("beam, beam_size: 3", "sample, num_samples: 3, mbr: true"),
         ["--mbr", 2],
-        sampled,
+        sampling_of,
         ["sample", 3],
         ["sample", 2],
     ),
@@ -95,7 +95,7 @@ OPTIONS = [
 def test_options_of_evaluate(
     invoke: Invoke, tmp_path: Path, config: str, option: list[Any], value: Any, of_config: Any, of_option: Any
 ) -> None:
-    untrained(tmp_path, CONFIG.replace(SEARCH, config))
+    untrained_run(tmp_path, CONFIG.replace(SEARCH, config))
     for options, expected in (([], of_config), (option, of_option)):
         assert value(json.loads(invoke("evaluate", "run", "--json", *options).out)) == expected
 
@@ -103,7 +103,7 @@ def test_options_of_evaluate(
 @pytest.mark.parametrize("command", ["translate", "evaluate", "distill"])
 def test_the_tokens_of_a_batch(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """And their precision: by default those of the device."""
-    untrained(tmp_path)
+    untrained_run(tmp_path)
     plain, budgets = NativeEngine.translate, list[tuple[int, str]]()
 
     def translate(self: NativeEngine, *arguments: Any, budget: int, **options: Any) -> Any:

@@ -20,7 +20,7 @@ __all__ = ["exact"]  # a fixture
 KINDS = {"float32": (torch.float32, FLOAT32), "bfloat16": (torch.bfloat16, BFLOAT16)}
 
 
-def both(function, inputs, kind):
+def results_on_both_devices(function, inputs, kind):
     """Value and gradients of rounded inputs: on the device in a type, and on the CPU in float64."""
     results = []
     for device, dtype in ((DEVICE, kind), (torch.device("cpu"), torch.double)):
@@ -34,7 +34,7 @@ def both(function, inputs, kind):
 
 def assert_near(function, inputs, name):
     kind, near = KINDS[name]
-    for ours, theirs in zip(*both(function, inputs, kind), strict=True):
+    for ours, theirs in zip(*results_on_both_devices(function, inputs, kind), strict=True):
         scale = float(theirs.abs().max().clamp_min(1.0))
         torch.testing.assert_close(ours / scale, theirs / scale, **near)
 

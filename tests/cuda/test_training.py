@@ -18,7 +18,7 @@ from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.memory import MIN_TOKENS, MemoryTrial
 from seq2attn.training.resolve import MIN_UPDATES
 from tests.support.gpu import DEVICE, MARKS
-from tests.support.trainings import MODELS, assert_exact_resume, content, metrics, trained
+from tests.support.trainings import MODELS, assert_exact_resume, content, metrics, train_run
 
 pytestmark = MARKS
 SMALL = ("recurrent", "transformer")
@@ -28,7 +28,7 @@ SMALL = ("recurrent", "transformer")
 @pytest.mark.parametrize("model", SMALL)
 def test_a_training_learns_and_translates(corpus, model, precision):
     options = {"model": MODELS[model], "max_duration": ["80 updates"], "precision": precision}
-    run = trained(corpus, "run", validation={"every": "40 updates", "metric": "loss"}, **options)
+    run = train_run(corpus, "run", validation={"every": "40 updates", "metric": "loss"}, **options)
     losses = [line["loss"] for line in metrics(run, "train")]
     assert losses[-1] < 0.9 * losses[0]
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn

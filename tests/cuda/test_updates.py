@@ -25,7 +25,7 @@ from seq2attn.training.metrics_logger import MetricsLogger, Session
 from seq2attn.training.train_state import TrainState
 from tests.support.gpu import DEVICE, MARKS, launches, relative_distance
 from tests.support.packed_models import loss_and_gradients, objective, random_pairs
-from tests.support.trainings import trained
+from tests.support.trainings import train_run
 
 pytestmark = MARKS
 BENCH = Path(__file__).parents[2] / "configs" / "bench"
@@ -43,7 +43,7 @@ class Updates:
     """Updates of a config of the benchmark, with the dev set of another run."""
 
     def __init__(self, folder, name, vocabulary=8_000, **training):
-        run = trained(folder, "run", max_duration=["1 update"])
+        run = train_run(folder, "run", max_duration=["1 update"])
         experiment = load(BENCH / f"{name}.yaml", ExperimentConfig)
         config = TrainingConfig.model_validate({**experiment.training.model_dump(), **training})
         config = config.model_copy(update={"lr_schedule": ConstantScheduleConfig()})

@@ -27,7 +27,7 @@ def check(run, count=6, file=None):
     return run_checks(load_subject(run, count, file, "cpu"))
 
 
-def failed(run):
+def failed_checks(run):
     return {result.check for result in check(run) if not result.passed}
 
 
@@ -132,7 +132,7 @@ def test_a_planted_defect_is_found(defect, tmp_path, monkeypatch):
     run = make_run(tmp_path, *FAMILIES[family])
     original = getattr(owner, name)
     monkeypatch.setattr(owner, name, lambda *args, **options: plant(original, *args, **options))
-    assert failed(run) == checks
+    assert failed_checks(run) == checks
 
 
 def test_a_check_that_raises_an_error_fails(run, monkeypatch):

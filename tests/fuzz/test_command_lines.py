@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.commands import all_commands
 from tests.support.family_runs import FAMILIES, make_run
-from tests.support.fuzzing import command, fuzzed
+from tests.support.fuzzing import command, fuzz
 from tests.support.untrained_runs import CONFIG, SWEEP
 
 COMMANDS = all_commands()
@@ -62,7 +62,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@fuzzed(st.one_of(line, likely), quick=50, slow=3000)
+@fuzz(st.one_of(line, likely), quick=50, slow=3000)
 def test_any_words_run_or_are_refused(home, case):
     name, words = case
     here = Path.cwd()

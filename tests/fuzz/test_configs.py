@@ -16,7 +16,7 @@ from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.models.build import dry_run_summary
 from seq2attn.sweep.plan import load_plan
-from tests.support.fuzzing import fuzzed
+from tests.support.fuzzing import fuzz
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PATHS = sorted(path.relative_to(CONFIGS) for path in CONFIGS.rglob("*.yaml"))
@@ -74,7 +74,7 @@ def places(tree: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(value)
 
 
-def changed(tree: Any, what: str, where: int, other: int, value: Any) -> Any:
+def change_tree(tree: Any, what: str, where: int, other: int, value: Any) -> Any:
     every = list(places(tree))
     if not every:
         return value
@@ -115,7 +115,7 @@ def after(text: str, changes: list[Any]) -> bytes:
                 tree = yaml.safe_load(text)
             except (yaml.YAMLError, ValueError):  # ValueError: a tag that the text is not of, such as !!int
                 break
-            text = yaml.safe_dump(changed(tree, *one), allow_unicode=True)
+            text = yaml.safe_dump(change_tree(tree, *one), allow_unicode=True)
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -155,7 +155,7 @@ def is_small(tree: Any) -> bool:
     return all(number <= DEEPEST for number in layers if isinstance(number, int))
 
 
-@fuzzed(st.tuples(st.sampled_from(PATHS), changes), quick=100, slow=3800)
+@fuzz(st.tuples(st.sampled_from(PATHS), changes), quick=100, slow=3800)
 def test_a_changed_config_is_accepted_or_refused_with_a_place(home, case):
     name, changes = case
     path = (home / name).with_name("changed.yaml")
@@ -178,12 +178,12 @@ override = st.builds(
 )
 
 
-@fuzzed(st.lists(override, min_size=1, max_size=3), quick=40, slow=800)
+@fuzz(st.lists(override, min_size=1, max_size=3), quick=40, slow=800)
 def test_overrides_are_accepted_or_refused_with_a_place(home, case):
     try_config(home / "phrasebook.yaml", case)
 
 
-@fuzzed(changes, quick=10, slow=500)
+@fuzz(changes, quick=10, slow=500)
 def test_a_changed_sweep_is_accepted_or_refused(home, case):
     path = home / "sweeps" / "changed.yaml"
     path.write_bytes(after((CONFIGS / "sweeps" / "phrasebook.yaml").read_text(encoding="utf-8"), case))

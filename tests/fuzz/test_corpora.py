@@ -14,7 +14,7 @@ from seq2attn.data.prepare import prepare
 from seq2attn.errors import DataError
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.vocabulary import EOS, PAD
-from tests.support.fuzzing import fuzzed
+from tests.support.fuzzing import fuzz
 
 TOKENIZERS: dict[str, Any] = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},
@@ -122,7 +122,7 @@ pairs = st.one_of(
 )
 
 
-@fuzzed(st.tuples(pairs, tokenizers, filters, st.booleans()), quick=60, slow=1960)
+@fuzz(st.tuples(pairs, tokenizers, filters, st.booleans()), quick=60, slow=1960)
 def test_text_is_prepared_or_an_error_with_its_place(home, case):
     (kind, (source, target, dev, reference)), tokenizer, filters, is_parallel = case
     if is_parallel:
@@ -131,7 +131,7 @@ def test_text_is_prepared_or_an_error_with_its_place(home, case):
     check_prepare(home, data, tokenizer)
 
 
-@fuzzed(st.tuples(tokenizers, st.sampled_from([*LONG]), st.booleans(), content), quick=2, slow=40)
+@fuzz(st.tuples(tokenizers, st.sampled_from([*LONG]), st.booleans(), content), quick=2, slow=40)
 def test_long_lines_are_prepared_or_an_error(home, case):
     tokenizer, long, is_first, content = case
     source = LONG[long] + b"\n" + content if is_first else content + LONG[long] + b"\n"

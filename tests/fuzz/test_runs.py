@@ -14,7 +14,7 @@ from seq2attn.export.targets import get_target
 from seq2attn.inference.engines.exported import write_manifest
 from seq2attn.io.files import atomic_dir
 from tests.support.family_runs import FAMILIES, make_run
-from tests.support.fuzzing import command, fuzzed
+from tests.support.fuzzing import command, fuzz
 
 SENTENCES = ("ba be bi", "nul xa", "be")
 TEXTS = {
@@ -37,7 +37,7 @@ class Original:
     engine: str
 
 
-def translated(run: Path, engine: str) -> tuple[int, str, str]:
+def translate_run(run: Path, engine: str) -> tuple[int, str, str]:
     handler = logging.StreamHandler(io.StringIO())
     logging.getLogger("seq2attn").addHandler(handler)
     try:
@@ -61,7 +61,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Original]:
                 target.export(run, partial, "float32")
                 write_manifest(run, target.name, "float32", {}, partial)
         files = sorted(str(p.relative_to(run.folder)) for p in run.folder.rglob("*") if p.is_file())
-        code, output, messages = translated(run.folder, engine)
+        code, output, messages = translate_run(run.folder, engine)
         assert code == 0 and output.count("\n") == len(SENTENCES), messages
         read = [file for file in files if not file.startswith("data") and "sample" not in file]
         originals[name] = Original(run.folder, (*files, *read, *read), output, folder / "copy", engine)
@@ -118,7 +118,7 @@ def corrupt(root: Path, files: tuple[str, ...], how: str, which: int, other: int
 cases = st.tuples(st.sampled_from([*TEXTS]), st.lists(corruption, min_size=1, max_size=2))
 
 
-@fuzzed(cases, quick=20, slow=1000)
+@fuzz(cases, quick=20, slow=1000)
 def test_a_corrupt_run_is_refused_or_translates_as_before(home, case):
     name, corruptions = case
     original = home[name]
@@ -126,7 +126,7 @@ def test_a_corrupt_run_is_refused_or_translates_as_before(home, case):
     shutil.copytree(original.run, original.copy)
     for one in corruptions:
         corrupt(original.copy, original.files, *one)
-    code, output, messages = translated(original.copy, original.engine)
+    code, output, messages = translate_run(original.copy, original.engine)
     assert "Traceback" not in messages
     if code == 0:
         before, after = ([json.loads(line) for line in text.splitlines()] for text in (original.output, output))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support.family_runs import FAMILIES, make_run
-from tests.support.fuzzing import command, fuzzed
+from tests.support.fuzzing import command, fuzz
 
 TEXTS = {
     "words": {"source": {"kind": "words"}, "target": {"kind": "words"}},
@@ -46,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return runs
 
 
-@fuzzed(st.tuples(st.sampled_from([*TEXTS]), options, content), quick=15, slow=1000)
+@fuzz(st.tuples(st.sampled_from([*TEXTS]), options, content), quick=15, slow=1000)
 def test_one_line_out_per_line_in(home, case):
     name, arguments, stdin = case
     done = command("translate", home[name], *arguments, stdin=stdin)

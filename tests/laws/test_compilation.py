@@ -8,7 +8,7 @@ import torch._dynamo
 
 from seq2attn.data.collate import collate
 from tests.support.packed_models import SSRU, config, loss_and_gradients, objective, random_pairs
-from tests.support.trainings import assert_exact_resume, assert_near, last_weights, trained
+from tests.support.trainings import assert_exact_resume, assert_near, last_weights, train_run
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_validation_compiles_nothing(corpus, monkeypatch):
     options = {"model": config(layers=1), "max_duration": ["2 updates"]}
     options["batch"] = {"tokens": 150, "padding_free": True}
     options["validation"] = {"every": "1 updates", "metric": "loss"}
-    trained(corpus, "compiled", compile=True, **options)
+    train_run(corpus, "compiled", compile=True, **options)
 
 
 @pytest.mark.slow
@@ -64,6 +64,6 @@ def test_a_compiled_training_equals_an_uncompiled_one(corpus, packed):
     options = {"model": config(), "max_duration": ["3 epochs"], "batch": {"tokens": 64, "padding_free": packed}}
     options["optimizer"] = {"kind": "sgd", "lr": 0.5}
     with torch._dynamo.config.patch(error_on_recompile=False):  # for a batch of one sentence
-        compiled = trained(corpus, "compiled", compile=True, **options)
+        compiled = train_run(corpus, "compiled", compile=True, **options)
     assert "compiled the model and checked memory in" in (compiled.folder / "train.log").read_text()
-    assert_near(last_weights(compiled), last_weights(trained(corpus, "plain", **options)))
+    assert_near(last_weights(compiled), last_weights(train_run(corpus, "plain", **options)))

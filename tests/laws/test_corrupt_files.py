@@ -16,7 +16,7 @@ from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints, load_checkpoint
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, prune
 from tests.support.compare_runs import assert_identical
-from tests.support.trainings import PLAIN, assert_same, log_of, metrics, trained, write_corpus
+from tests.support.trainings import PLAIN, assert_same, log_of, metrics, train_run, write_corpus
 
 FILES = ("model.safetensors", "optimizer.safetensors", "train_state.json")
 SHORT = {**PLAIN, "max_duration": ["6 updates"]}
@@ -25,7 +25,7 @@ SHORT = {**PLAIN, "max_duration": ["6 updates"]}
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     """A run with checkpoints of updates 3 and 6."""
-    return trained(write_corpus(tmp_path_factory.mktemp("damage")), "run", **SHORT)
+    return train_run(write_corpus(tmp_path_factory.mktemp("damage")), "run", **SHORT)
 
 
 @pytest.fixture
@@ -74,37 +74,37 @@ def test_truncated_missing_and_exchanged_files_are_detected(run, name):
 
 
 def test_a_training_resumes_from_the_checkpoint_before_a_corrupt_one(corpus):
-    whole = trained(corpus, "whole", **PLAIN)
-    parts = trained(corpus, "parts", **SHORT)
+    whole = train_run(corpus, "whole", **PLAIN)
+    parts = train_run(corpus, "parts", **SHORT)
     path = parts.folder / "checkpoints" / "00000006" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    parts = trained(corpus, "parts", resume=True, **PLAIN)
+    parts = train_run(corpus, "parts", resume=True, **PLAIN)
     assert_identical(whole, parts)
     assert f" # warning: {path}: the weights cannot be read" in log_of(parts)
     assert "renamed to 00000006.corrupt, training resumes after update 3" in log_of(parts)
 
 
 def test_with_corrupt_checkpoints_only_no_training_starts(corpus):
-    run = trained(corpus, "run", **SHORT)
+    run = train_run(corpus, "run", **SHORT)
     for folder in checkpoint_folders(run.folder):
         (folder / "train_state.json").write_text("{")
     for resume in (True, "if-exists"):
         with pytest.raises(RunError, match="no valid checkpoint to resume from") as error:
-            trained(corpus, "run", resume=resume, **PLAIN)
+            train_run(corpus, "run", resume=resume, **PLAIN)
         assert "00000003/train_state.json" in str(error.value) and "00000006/train_state.json" in str(error.value)
         assert "older checkpoint" not in str(error.value)
     with pytest.raises(RunError, match="already contains a training"):
-        trained(corpus, "run", **PLAIN)
+        train_run(corpus, "run", **PLAIN)
     assert len(checkpoint_folders(run.folder)) == 2
 
 
 def test_a_model_without_checkpoints_is_not_overwritten(corpus):
-    run = trained(corpus, "run", **SHORT)
+    run = train_run(corpus, "run", **SHORT)
     shutil.rmtree(run.folder / "checkpoints")
     weights, config = run.weights_path.read_bytes(), run.config_path.read_bytes()
     for resume in (False, True, "if-exists"):
         with pytest.raises(RunError, match="already contains a model, and no checkpoint to resume"):
-            trained(corpus, "run", resume=resume, **PLAIN)
+            train_run(corpus, "run", resume=resume, **PLAIN)
     assert (weights, config) == (run.weights_path.read_bytes(), run.config_path.read_bytes())
 
 
@@ -135,10 +135,10 @@ def test_corrupt_weights_are_refused(run):
 
 
 def test_corrupt_weights_are_restored_by_resuming_or_averaging(corpus):
-    run = trained(corpus, "run", **SHORT)
+    run = train_run(corpus, "run", **SHORT)
     origin, weights, lines = run.weights_origin(), load_tensors(run.weights_path), metrics(run)
     for restore in (
-        lambda: trained(corpus, "run", resume=True, **SHORT),
+        lambda: train_run(corpus, "run", resume=True, **SHORT),
         lambda: average_run(run.folder, last=None, best=1),
     ):
         corrupt_weights(run.folder)

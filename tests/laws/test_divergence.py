@@ -27,7 +27,7 @@ from tests.support.trainings import (
     last_weights,
     log_of,
     metrics,
-    trained,
+    train_run,
 )
 
 OPTIMIZERS = {
@@ -40,7 +40,7 @@ OPTIMIZERS = {
 RARELY = {"every": "99 updates", "metric": "loss"}
 
 
-def faulty(updates=(), model=BAHDANAU, **fault):
+def model_with_faults(updates=(), model=BAHDANAU, **fault):
     return {**model, "encoder": {"kind": "tests.support.faults:Faulty", "updates": [*updates], **fault}}
 
 
@@ -56,9 +56,9 @@ def test_a_skipped_update_changes_nothing(corpus, model, optimizer, fault):
     if model is not BAHDANAU and optimizer not in ("adam", "momentum"):
         pytest.skip("the optimizers are tested with soft attention")
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": RARELY, "report_every": 1, "ema_decay": 0.9}
-    before = trained(corpus, "before", model=faulty(model=model), max_duration=["3 updates"], **options)
-    skipping = faulty([4], model, fault_in=fault)
-    after = trained(corpus, "after", model=skipping, max_duration=["4 updates"], **options)
+    before = train_run(corpus, "before", model=model_with_faults(model=model), max_duration=["3 updates"], **options)
+    skipping = model_with_faults([4], model, fault_in=fault)
+    after = train_run(corpus, "after", model=skipping, max_duration=["4 updates"], **options)
     assert_same(last_weights(after), last_weights(before))
     assert_same(optimizer_of(after), optimizer_of(before))
     assert metrics(after, "train") == metrics(before, "train")
@@ -72,8 +72,8 @@ def test_a_skipped_update_changes_nothing(corpus, model, optimizer, fault):
 @pytest.mark.parametrize("optimizer", ["adam", "momentum", "adadelta"])
 def test_the_first_update_may_be_skipped(corpus, optimizer):
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": {"every": "1 update"}}
-    run = trained(corpus, "run", model=faulty([1]), max_duration=["1 update"], **options)
-    config = ExperimentConfig.model_validate(content(corpus, "run", model=faulty([1])))
+    run = train_run(corpus, "run", model=model_with_faults([1]), max_duration=["1 update"], **options)
+    config = ExperimentConfig.model_validate(content(corpus, "run", model=model_with_faults([1])))
     prepared = load_prepared(run.folder)
     torch.manual_seed(config.training.seed)
     model = build_model(config.model, len(prepared.source.vocabulary), len(prepared.target.vocabulary))
@@ -93,9 +93,9 @@ def test_the_first_update_may_be_skipped(corpus, optimizer):
 )
 def test_a_fault_in_any_micro_batch_skips_the_update_and_is_logged(corpus, fault, clip, micro_batch):
     batch = {"tokens": 48, "micro_batch_tokens": 24, "gradient_accumulation": 2}
-    model = faulty([2], micro_batch=micro_batch, **fault)
+    model = model_with_faults([2], micro_batch=micro_batch, **fault)
     options = {"max_duration": ["3 updates"], "validation": RARELY, "report_every": 99}
-    run = trained(corpus, "run", model=model, batch=batch, max_grad_norm=clip, **options)
+    run = train_run(corpus, "run", model=model, batch=batch, max_grad_norm=clip, **options)
     assert (last_state(run).num_skipped, last_state(run).consecutive_skips) == (1, 0)
     assert all(tensor.isfinite().all() for tensor in [*last_weights(run).values(), *optimizer_of(run).values()])
     assert all(tensor.any() for name, tensor in optimizer_of(run).items() if "exp_avg" in name)
@@ -108,13 +108,13 @@ def test_a_fault_in_any_micro_batch_skips_the_update_and_is_logged(corpus, fault
     assert "update 2 skipped: loss " in log_of(run)
 
 
-DIVERGING = {"model": faulty(range(7, 99)), "report_every": 1, "max_consecutive_skips": 2}
+DIVERGING = {"model": model_with_faults(range(7, 99)), "report_every": 1, "max_consecutive_skips": 2}
 """Updates from 7 on are skipped."""
 
 
 def diverge(folder, run, **options):
     with pytest.raises(DivergedError) as caught:
-        trained(folder, run, **options)
+        train_run(folder, run, **options)
     return str(caught.value), RunDirectory(folder / run)
 
 
@@ -128,13 +128,13 @@ def test_training_ends_after_too_many_skips_and_resumes_from_a_valid_checkpoint(
     assert f"training has diverged at update {6 + skips}" in log_of(run)
     assert [line["update"] for line in metrics(run, "skipped")] == [*range(7, 7 + skips)]
     assert [c.train_state.update for c in list_checkpoints(run.folder)] == [4]
-    trained(corpus, "run", max_duration=["8 updates"], seed=2, resume=True, **options)
+    train_run(corpus, "run", max_duration=["8 updates"], seed=2, resume=True, **options)
     state = last_state(run)
     assert (state.update, state.num_skipped, state.consecutive_skips) == (8, 0, 0)
 
 
 def test_the_error_has_update_learning_rate_loss_and_sentences(corpus):
-    message, run = diverge(corpus, "run", model=faulty(range(3, 99)), max_consecutive_skips=2)
+    message, run = diverge(corpus, "run", model=model_with_faults(range(3, 99)), max_consecutive_skips=2)
     train = load_prepared(run.folder).train
     batch = plan_batches(train.corpus.lengths, tokens=64, seed=1, epoch=0)[2]
     longest = max(batch, key=lambda row: train.corpus.lengths[row].max())
@@ -145,15 +145,17 @@ def test_the_error_has_update_learning_rate_loss_and_sentences(corpus):
 
 
 def test_skips_that_are_not_in_a_row_do_not_end_training(corpus):
-    run = trained(corpus, "run", model=faulty([2, 4, 6]), max_duration=["8 updates"], max_consecutive_skips=2)
+    run = train_run(
+        corpus, "run", model=model_with_faults([2, 4, 6]), max_duration=["8 updates"], max_consecutive_skips=2
+    )
     assert last_state(run).num_skipped == 3
 
 
 def test_skips_are_counted_over_an_interruption(corpus):
-    options = {"model": faulty(range(3, 99)), "max_consecutive_skips": 3, "time_limit": "0.001 seconds"}
+    options = {"model": model_with_faults(range(3, 99)), "max_consecutive_skips": 3, "time_limit": "0.001 seconds"}
     for _ in range(4):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", resume="if-exists", **options)
+            train_run(corpus, "run", resume="if-exists", **options)
     message, run = diverge(corpus, "run", resume="if-exists", **options)
     assert "3 updates in a row" in message
     assert last_state(run).update == 2
@@ -169,7 +171,7 @@ def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, mon
 
 
 def test_a_dev_loss_that_is_not_finite_ends_training(corpus):
-    options = {"model": faulty([6], micro_batch=1), "validation": {"every": "1 update"}}
+    options = {"model": model_with_faults([6], micro_batch=1), "validation": {"every": "1 update"}}
     message, run = diverge(corpus, "run", max_duration=["7 updates"], **options)
     assert "weights or dev loss are not finite. Update 6:" in message
     assert last_state(run).update == 5

@@ -7,7 +7,7 @@ from seq2attn.io.weights import load_tensors
 from seq2attn.optim.ema import AVERAGE, WeightAverage
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.support.marks import slow_but
-from tests.support.trainings import assert_near, assert_same, last_weights, log_of, trained
+from tests.support.trainings import assert_near, assert_same, last_weights, log_of, train_run
 
 EVERY = {"validation": {"every": "1 updates", "metric": "loss"}, "checkpoints": {"keep_last": 9}}
 OPTIMIZERS = [{"kind": "adam", "lr": 0.05}, {"kind": "sgd", "lr": 0.5}, {"kind": "adadelta", "lr": 1.0}]
@@ -19,8 +19,8 @@ def checkpoints(run):
 
 @pytest.mark.parametrize("optimizer", slow_but(OPTIMIZERS[:1], OPTIMIZERS), ids=lambda optimizer: optimizer["kind"])
 def test_checkpoints_hold_the_average_of_the_same_training(corpus, optimizer):
-    plain = trained(corpus, "plain", max_duration=["5 updates"], optimizer=optimizer, **EVERY)
-    averaged = trained(corpus, "averaged", max_duration=["5 updates"], optimizer=optimizer, ema_decay=0.3, **EVERY)
+    plain = train_run(corpus, "plain", max_duration=["5 updates"], optimizer=optimizer, **EVERY)
+    averaged = train_run(corpus, "averaged", max_duration=["5 updates"], optimizer=optimizer, ema_decay=0.3, **EVERY)
     expected = None
     for update, (weights, found) in enumerate(zip(checkpoints(plain), checkpoints(averaged), strict=True), 1):
         decay = min(0.3, (1 + update) / (10 + update))
@@ -51,10 +51,12 @@ def test_a_constant_stays_constant():
 
 
 def test_an_average_can_begin_and_end_at_a_resumption(corpus):
-    run = trained(corpus, "run", max_duration=["2 updates"], **EVERY)
+    run = train_run(corpus, "run", max_duration=["2 updates"], **EVERY)
     begun = last_weights(run)
     for options in ({"ema_decay": 0.999}, {}):
-        trained(corpus, "run", max_duration=["4 updates" if options else "6 updates"], resume=True, **EVERY, **options)
+        train_run(
+            corpus, "run", max_duration=["4 updates" if options else "6 updates"], resume=True, **EVERY, **options
+        )
         assert log_of(run).count("the new optimizer starts without a state") == (1 if options else 2)
         assert ("state; the weights continue from their averages" in log_of(run)) == (not options)
         state = load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)

@@ -85,8 +85,8 @@ def aligned_batch():
 )
 def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
     net, batch = model("gru", decoder, "multi-head", align), aligned_batch()
-    guided = GuidedAlignmentConfig(weight=0.3)
-    plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, guided)(batch)
+    train_guided = GuidedAlignmentConfig(weight=0.3)
+    plain, both = TrainingLoss(net, 0.1)(batch), TrainingLoss(net, 0.1, train_guided)(batch)
     attention = net(batch.source, batch.sequences, batch.target, need_weights=True).cross_attention
     layer = attention[:, max(0, attention.size(1) - 2), 0]
     logs = torch.where(layer > 0, layer.clamp_min(1e-300).log(), np.log(np.finfo(float).tiny))
@@ -97,7 +97,7 @@ def test_the_objective_adds_the_loss_for_any_decoder(decoder, align):
     assert both.num_guided_tokens == (batch.alignment_targets.sum(-1) > 0).sum() > 0
     gradients = torch.autograd.grad(both.loss, [*net.parameters()], allow_unused=True)
     assert all(g.isfinite().all() for g in gradients if g is not None)
-    torch.testing.assert_close(TrainingLoss(net, 0.1, guided)(collate(PAIRS)).loss, plain.loss)
+    torch.testing.assert_close(TrainingLoss(net, 0.1, train_guided)(collate(PAIRS)).loss, plain.loss)
 
 
 @pytest.mark.parametrize("align", ["hard-reinforce", "hard-gumbel"])
@@ -113,7 +113,7 @@ def test_hard_attention_is_guided_by_its_distribution(align):
     assert loss < 20 and all(gradient.any() for gradient in torch.autograd.grad(loss, scores))
 
 
-def guided(folder, run, *, resume=False, guide=None, **options):
+def train_guided(folder, run, *, resume=False, guide=None, **options):
     """A training on reversed text, with its word alignments."""
     lines = (folder / "train.src").read_text().splitlines()
     links = [" ".join(f"{len(line.split()) - 1 - t}-{t}" for t in range(len(line.split()))) for line in lines]
@@ -126,8 +126,8 @@ def guided(folder, run, *, resume=False, guide=None, **options):
 
 @pytest.mark.slow
 def test_accumulated_batches_equal_one_large_batch(corpus):
-    parts = guided(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, **SGD)
-    whole = guided(corpus, "whole", batch={"tokens": 10_000}, **SGD)
+    parts = train_guided(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, **SGD)
+    whole = train_guided(corpus, "whole", batch={"tokens": 10_000}, **SGD)
     assert_near(last_weights(parts), last_weights(whole))
     for one, other in zip(metrics(parts, "train"), metrics(whole, "train"), strict=True):
         assert one["guided_alignment_loss"] == pytest.approx(other["guided_alignment_loss"], rel=1e-4)
@@ -137,8 +137,8 @@ def test_accumulated_batches_equal_one_large_batch(corpus):
 def test_a_report_is_the_mean_over_the_aligned_tokens_of_its_updates(corpus):
     """Without label smoothing the losses of guided alignment are what the loss has more than the log-perplexity."""
     options = {"max_duration": ["3 updates"], "label_smoothing": 0}
-    lines = metrics(guided(corpus, "each", report_every=1, **options), "train")
-    (report,) = metrics(guided(corpus, "once", report_every=3, **options), "train")
+    lines = metrics(train_guided(corpus, "each", report_every=1, **options), "train")
+    (report,) = metrics(train_guided(corpus, "once", report_every=3, **options), "train")
     tokens = np.diff([0, *(line["target_tokens"] for line in lines)])
     sums = tokens * [line["loss"] - np.log(line["perplexity"]) for line in lines]
     num_aligned = sums / [line["guided_alignment_loss"] for line in lines]
@@ -150,7 +150,7 @@ def test_a_resumed_guided_training_equals_an_uninterrupted_one(corpus):
     options = {"model": MODELS["transformer"], "tokenizer": BPE_DROPOUT, "guide": {"weight": 1, "head": 2}}
     validation = {"every": "6 updates", "metric": "loss"}  # in the second epoch
     assert_exact_resume(
-        corpus, 12, train=guided, batch={"tokens": 160}, report_every=1, validation=validation, **options
+        corpus, 12, train=train_guided, batch={"tokens": 160}, report_every=1, validation=validation, **options
     )
 
 
@@ -174,4 +174,4 @@ def test_models_that_cannot_be_guided_are_refused(tmp_path, decoder, guide, mess
 def test_a_plug_in_decoder_is_checked_before_training(corpus):
     decoder = {"kind": "tests.support.faults:Blind"}
     with pytest.raises(UserError, match=r"`training.guided_alignment` guides attention, but the decoder has none"):
-        guided(corpus, "run", model={**BAHDANAU, "decoder": decoder})
+        train_guided(corpus, "run", model={**BAHDANAU, "decoder": decoder})

@@ -17,7 +17,7 @@ from seq2attn.training.config_changes import check_processes
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.metrics_logger import MetricsLogger
 from tests.support.processes import Command, start_two
-from tests.support.trainings import content, trained, write_corpus
+from tests.support.trainings import content, train_run, write_corpus
 
 REPLACED = "was removed or replaced while this process was at work in it"
 
@@ -112,7 +112,7 @@ def test_a_training_ends_when_another_takes_its_place(corpus, every):
     assert first.until(lambda: len([*(run / "checkpoints").glob("[0-9]*[0-9]")]) > 1)
     first.send(signal.SIGSTOP)
     shutil.rmtree(run)
-    second = trained(corpus, "run", seed=2, max_duration=["6 updates"])
+    second = train_run(corpus, "run", seed=2, max_duration=["6 updates"])
     before = files(second.folder)
     first.send(signal.SIGCONT)
     code, output = first.finish()
@@ -146,7 +146,7 @@ def test_processes_of_another_config_or_text_are_refused(corpus, tmp_path):
 @pytest.mark.slow
 def test_a_process_of_another_run_directory_is_refused(corpus):
     options = {"max_duration": ["4 updates"]}
-    run = trained(write_corpus(corpus, train=20), "elsewhere", **options)
+    run = train_run(write_corpus(corpus, train=20), "elsewhere", **options)
     before = files(run.folder)
     write_corpus(corpus)
     (corpus / "run.yaml").write_text(yaml.safe_dump(content(corpus, "run", **options)))

@@ -30,7 +30,7 @@ from tests.support.trainings import (
     last_weights,
     log_of,
     metrics,
-    trained,
+    train_run,
 )
 
 SIDES = {
@@ -42,7 +42,7 @@ SIDES = {
 
 @pytest.fixture
 def old(corpus):
-    return trained(corpus, "old", max_duration=["6 updates"])
+    return train_run(corpus, "old", max_duration=["6 updates"])
 
 
 def init_from(run, *exclude):
@@ -56,7 +56,7 @@ def of_run(run):
 @pytest.mark.parametrize("tokenizer", ["of the run", "trained"])
 def test_a_run_begins_as_the_other_ended(corpus, old, tokenizer):
     text = of_run(old) if tokenizer == "of the run" else WORD_TOKENIZERS
-    new = trained(corpus, "new", tokenizer=text, init_from=init_from(old), seed=5, **NO_UPDATE)
+    new = train_run(corpus, "new", tokenizer=text, init_from=init_from(old), seed=5, **NO_UPDATE)
     assert_same(load_tensors(old.weights_path), last_weights(new))
     assert metrics(new, "validation")[-1]["loss"] == min(line["loss"] for line in metrics(old, "validation"))
 
@@ -64,8 +64,8 @@ def test_a_run_begins_as_the_other_ended(corpus, old, tokenizer):
 def test_entries_of_another_vocabulary_are_copied_composed_or_new(corpus, old):
     for path in (corpus / f"{name}.{side}" for name in ("train", "dev") for side in ("src", "tgt")):
         path.write_text(path.read_text().replace("ba", "bafe").replace("do", "do xyz"))
-    new = trained(corpus, "new", init_from=init_from(old), seed=5, **NO_UPDATE)
-    initial = last_weights(trained(corpus, "fresh", seed=5, **NO_UPDATE))
+    new = train_run(corpus, "new", init_from=init_from(old), seed=5, **NO_UPDATE)
+    initial = last_weights(train_run(corpus, "fresh", seed=5, **NO_UPDATE))
     before, after = load_tensors(old.weights_path), last_weights(new)
     for side, names in SIDES.items():
         old_ids, new_ids = (Vocabulary.load(run.folder / side / "vocabulary.json") for run in (old, new))
@@ -84,26 +84,28 @@ def test_the_tokenizers_of_a_run_are_those_of_its_text(corpus, old):
 
     for side in ("src", "tgt"):
         (corpus / f"train.{side}").write_text((corpus / f"dev.{side}").read_text())
-    new = trained(corpus, "new", tokenizer=of_run(old), **NO_UPDATE)
-    other = trained(corpus, "other", **NO_UPDATE)
+    new = train_run(corpus, "new", tokenizer=of_run(old), **NO_UPDATE)
+    other = train_run(corpus, "other", **NO_UPDATE)
     assert vocabularies(new) == vocabularies(old) != vocabularies(other)
     assert new.load_config().tokenizer.per_side == old.load_config().tokenizer.per_side
     shutil.rmtree(old.folder)
     other.folder.rename(old.folder)  # the text is prepared again
     shutil.rmtree(new.folder / "checkpoints")
     new.weights_path.unlink()
-    assert vocabularies(trained(corpus, "new", tokenizer=of_run(old), **NO_UPDATE)) == vocabularies(old)
+    assert vocabularies(train_run(corpus, "new", tokenizer=of_run(old), **NO_UPDATE)) == vocabularies(old)
 
 
 def test_excluded_parts_keep_their_initial_values_and_frozen_ones_are_not_trained(corpus, old):
     parts = ("encoder", "decoder.attention.score.v")
-    new = trained(corpus, "new", init_from=init_from(old, *parts), seed=5, **NO_UPDATE)
-    initial = last_weights(trained(corpus, "fresh", seed=5, **NO_UPDATE))
+    new = train_run(corpus, "new", init_from=init_from(old, *parts), seed=5, **NO_UPDATE)
+    initial = last_weights(train_run(corpus, "fresh", seed=5, **NO_UPDATE))
     expected = load_tensors(old.weights_path)
     of_parts = {name for name in initial if name.startswith("encoder.") or name == parts[1]}
     assert len(of_parts) > 4
     assert_near(last_weights(new), {name: (initial if name in of_parts else expected)[name] for name in initial})
-    frozen = last_weights(trained(corpus, "frozen", init_from=init_from(old), frozen=parts, max_duration=["5 updates"]))
+    frozen = last_weights(
+        train_run(corpus, "frozen", init_from=init_from(old), frozen=parts, max_duration=["5 updates"])
+    )
     assert {name for name in frozen if torch.equal(frozen[name], expected[name])} == of_parts
 
 
@@ -111,30 +113,30 @@ def test_excluded_parts_keep_their_initial_values_and_frozen_ones_are_not_traine
 def test_each_part_can_be_frozen(corpus, kind):
     """The other parts learn as if nothing were frozen, in the first update: their gradients are the same."""
     sgd = {"optimizer": {"kind": "sgd", "lr": 0.1}, "max_grad_norm": None, "max_duration": ["1 update"]}
-    free = last_weights(trained(corpus, "free", model=MODELS[kind], **sgd))
-    initial = last_weights(trained(corpus, "initial", model=MODELS[kind], **NO_UPDATE))
+    free = last_weights(train_run(corpus, "free", model=MODELS[kind], **sgd))
+    initial = last_weights(train_run(corpus, "initial", model=MODELS[kind], **NO_UPDATE))
     for part in ("source_embedding", "encoder", "target_embedding", "decoder", "output_projection"):
         is_tied = kind == "transformer" and part == "output_projection"
         names = (part, "target_embedding") if is_tied else part
-        frozen = last_weights(trained(corpus, part, model=MODELS[kind], frozen=[part], **sgd))
+        frozen = last_weights(train_run(corpus, part, model=MODELS[kind], frozen=[part], **sgd))
         assert_near(frozen, {name: (initial if name.startswith(names) else free)[name] for name in free})
 
 
 def test_parts_have_their_own_learning_rates(corpus):
     """Of a part in a part the longer name counts; the rate of the log is that of the optimizer."""
     sgd = {"optimizer": {"kind": "sgd", "lr": 0.1}, "max_grad_norm": None, "max_duration": ["1 update"]}
-    initial, whole = (last_weights(trained(corpus, name, **one)) for name, one in (("no", NO_UPDATE), ("all", sgd)))
+    initial, whole = (last_weights(train_run(corpus, name, **one)) for name, one in (("no", NO_UPDATE), ("all", sgd)))
     scales = {"decoder.attention": 2.0, "decoder": 0.5, "encoder.rnn.weight_ih_l0": 0.25, "source_embedding": 3.0}
-    run = trained(corpus, "run", lr_scales=scales, **sgd)
+    run = train_run(corpus, "run", lr_scales=scales, **sgd)
     for name, weight in last_weights(run).items():
         scale = next((scale for part, scale in scales.items() if f"{name}.".startswith(f"{part}.")), 1.0)
         expected = initial[name] + scale * (whole[name] - initial[name])
         torch.testing.assert_close(weight, expected, rtol=1e-4, atol=1e-7)
     assert [line["learning_rate"] for line in metrics(run, "train")] == [0.1]
-    trained(corpus, "run", lr_scales={}, resume=True, **sgd | {"max_duration": ["2 updates"]})
+    train_run(corpus, "run", lr_scales={}, resume=True, **sgd | {"max_duration": ["2 updates"]})
     assert "the new optimizer starts without a state" in log_of(run)
     with pytest.raises(UserError, match=r"`training.lr_scales`: the model has no part `encoder.rn`.* `encoder.rnn`"):
-        trained(corpus, "names", lr_scales={"encoder.rn": 0.5})
+        train_run(corpus, "names", lr_scales={"encoder.rn": 0.5})
 
 
 def test_a_frozen_bos_keeps_its_row(corpus):
@@ -142,8 +144,8 @@ def test_a_frozen_bos_keeps_its_row(corpus):
     for tie in ("none", "output"):
         embeddings = {**MODELS["transformer"]["embeddings"], "frozen_bos": True, "tie": tie}
         options = {"model": {**MODELS["transformer"], "embeddings": embeddings}}
-        initial = last_weights(trained(corpus, f"{tie} initial", **options, **NO_UPDATE))
-        after = last_weights(trained(corpus, f"{tie} after", **options, max_duration=["2 updates"]))
+        initial = last_weights(train_run(corpus, f"{tie} initial", **options, **NO_UPDATE))
+        after = last_weights(train_run(corpus, f"{tie} after", **options, max_duration=["2 updates"]))
         changed = (initial[SIDES["target"][0]] != after[SIDES["target"][0]]).any(1)
         assert changed.any() and not changed[BOS] and (tie == "none" or changed.sum() == len(changed) - 1)
 
@@ -151,15 +153,15 @@ def test_a_frozen_bos_keeps_its_row(corpus):
 @pytest.mark.slow
 def test_frozen_weights_are_saved_once(corpus, old):
     """A resumption may freeze other parts; without the frozen weights, or with other ones, there is one line."""
-    run = trained(corpus, "run", init_from=init_from(old), frozen=["encoder"], max_duration=["4 updates"])
+    run = train_run(corpus, "run", init_from=init_from(old), frozen=["encoder"], max_duration=["4 updates"])
     (first,) = list_checkpoints(run.folder)
     assert not {name for name in load_tensors(first.model_path) if name.startswith("encoder.")}
     assert {name.partition(".")[0] for name in load_tensors(first.frozen_path)} == {"encoder"}
-    trained(corpus, "run", frozen=["target_embedding"], max_duration=["8 updates"], resume=True)
+    train_run(corpus, "run", frozen=["target_embedding"], max_duration=["8 updates"], resume=True)
     _, second = list_checkpoints(run.folder)
     assert_same(load_weights(second), load_tensors(run.weights_path))
     assert first.frozen_path.exists() and first.frozen_path != second.frozen_path
-    trained(corpus, "run", frozen=["target_embedding"], max_duration=["24 updates"], resume=True)
+    train_run(corpus, "run", frozen=["target_embedding"], max_duration=["24 updates"], resume=True)
     assert {*first.frozen_path.parent.glob("frozen-*")} == {second.frozen_path}  # of all checkpoints that are kept
 
     run.weights_path.write_bytes(b"")
@@ -172,7 +174,7 @@ def test_frozen_weights_are_saved_once(corpus, old):
         spoil()
         for use in (
             lambda: average_run(run.folder, last=1, best=None),
-            lambda: trained(corpus, "run", frozen=["target_embedding"], resume=True),
+            lambda: train_run(corpus, "run", frozen=["target_embedding"], resume=True),
         ):
             with pytest.raises(RunError, match=f"{second.frozen_path}: {message}") as error:
                 use()
@@ -182,8 +184,8 @@ def test_frozen_weights_are_saved_once(corpus, old):
 @pytest.mark.slow
 def test_resuming_needs_no_other_run_and_is_exact(corpus, old):
     options = {"tokenizer": of_run(old), "init_from": init_from(old), "frozen": ["encoder.rnn"]}
-    whole = trained(corpus, "whole", max_duration=["8 updates"], **options)
-    half = trained(corpus, "half", max_duration=["4 updates"], **options)
+    whole = train_run(corpus, "whole", max_duration=["8 updates"], **options)
+    half = train_run(corpus, "half", max_duration=["4 updates"], **options)
     shutil.rmtree(old.folder)
     config = {**content(corpus, "half", max_duration=["8 updates"], **options)}
     config["tokenizer"] = half.load_config().tokenizer.model_dump()  # filled in
@@ -196,26 +198,26 @@ def test_weights_that_do_not_fit_are_refused(corpus, old):
     wide = {**BAHDANAU, "encoder": {"kind": "gru", "dim": 16}}
     message = rf"{old.folder}: `encoder.rnn.weight_ih_l0` is 12 x 8, expected 24 x 8, and \d+ more; take the `model`"
     with pytest.raises(UserError, match=message):
-        trained(corpus, "wide", model=wide, init_from=init_from(old))
+        train_run(corpus, "wide", model=wide, init_from=init_from(old))
     assert not (corpus / "wide" / "checkpoints").exists()
-    trained(corpus, "apart", model=wide, init_from=init_from(old, "encoder", "decoder"), **NO_UPDATE)
+    train_run(corpus, "apart", model=wide, init_from=init_from(old, "encoder", "decoder"), **NO_UPDATE)
     assert "config: `model.encoder.dim` was 8 and is 16" in log_of(RunDirectory(corpus / "apart"))
     deep = {**BAHDANAU, "encoder": {"kind": "gru", "dim": 8, "layers": 2}}
     with pytest.raises(UserError, match=r"lacks `encoder\.rnn\.weight_ih_l1`"):
-        trained(corpus, "deep", model=deep, init_from=init_from(old))
+        train_run(corpus, "deep", model=deep, init_from=init_from(old))
     tied = {**BAHDANAU, "embeddings": {"dim": 8, "tie": "output"}}
     with pytest.raises(UserError, match=r"`target_embedding.embedding.weight` and `output_projection.weight` differ"):
-        trained(corpus, "tied", model=tied, init_from=init_from(old))
+        train_run(corpus, "tied", model=tied, init_from=init_from(old))
     with pytest.raises(UserError, match=r"`training.frozen`: the model has no part `encoder.rn`.* `encoder.rnn`"):
-        trained(corpus, "names", frozen=["encoder.rn"])
+        train_run(corpus, "names", frozen=["encoder.rn"])
     with pytest.raises(UserError, match=r"`training.init_from.exclude`: the model has no part `output`"):
-        trained(corpus, "names", init_from=init_from(old, "output"))
+        train_run(corpus, "names", init_from=init_from(old, "output"))
     everything = ["source_embedding", "encoder", "target_embedding", "decoder", "output_projection"]
     with pytest.raises(UserError, match="leaves no part to train"):
-        trained(corpus, "names", frozen=everything)
+        train_run(corpus, "names", frozen=everything)
     text = {**of_run(old), "source": {"kind": "words"}, "target": {"kind": "words", "lowercase": True}}
     with pytest.raises(UserError, match="its target tokenizer has `lowercase: False`, and the config True"):
-        trained(corpus, "names", tokenizer=text)
+        train_run(corpus, "names", tokenizer=text)
     tagged = ExperimentConfig.model_validate(content(corpus, "tagged", tokenizer=of_run(old)))
     (part,) = tagged.data.train
     data = tagged.data.model_copy(update={"train": (part.model_copy(update={"tag": "2en"}),)})
@@ -226,7 +228,7 @@ def test_weights_that_do_not_fit_are_refused(corpus, old):
     with pytest.raises(UserError, match="the settings of its tokenizers are missing"):
         old.load_config()
     with pytest.raises(ValueError, match=r"nowhere/source/tokenizer\.json: cannot be read"):
-        trained(corpus, "names", tokenizer={"run_dir": "nowhere"})
+        train_run(corpus, "names", tokenizer={"run_dir": "nowhere"})
 
 
 @pytest.mark.slow
@@ -234,10 +236,10 @@ def test_a_dropout_that_the_weights_do_not_bear_is_named(corpus):
     """By the perplexity of the same pairs with it and without."""
     plain = {"embeddings": {"dim": 16}, **{side: TRANSFORMER | {"dropout": 0.0} for side in ("encoder", "decoder")}}
     fast = {"optimizer": {"kind": "adam", "lr": 0.03}, "batch": {"tokens": 128}, "max_duration": ["80 updates"]}
-    old = trained(corpus, "sure", model=plain, validation={"every": "80 updates", "metric": "loss"}, **fast)
+    old = train_run(corpus, "sure", model=plain, validation={"every": "80 updates", "metric": "loss"}, **fast)
     for dropout, is_named in ((0.0, False), (0.02, False), (0.6, True)):
         model = plain | {"encoder": TRANSFORMER | {"dropout": dropout}}
-        run = trained(corpus, f"after {dropout}", model=model, init_from=init_from(old), **NO_UPDATE)
+        run = train_run(corpus, f"after {dropout}", model=model, init_from=init_from(old), **NO_UPDATE)
         assert ("do not bear" in log_of(run)) == is_named
     with_dropout, without = re.findall(r"perplexity ([\d.]+) with it, and ([\d.]+) without", log_of(run))[0]
     (first,) = metrics(run, "train")

@@ -27,7 +27,7 @@ from tests.support.trainings import (
     assert_exact_resume,
     assert_same,
     content,
-    trained,
+    train_run,
 )
 
 
@@ -49,7 +49,7 @@ def train_in_sessions(folder, run, **options):
 @pytest.mark.parametrize("name", slow_but(("recurrent, moving average",), CASES))
 def test_a_training_interrupted_after_every_update_equals_an_uninterrupted_one(corpus, name):
     options = {"tokenizer": WORD_TOKENIZERS, **PLAIN, **CASES[name]}
-    whole = trained(corpus, "whole", **options)
+    whole = train_run(corpus, "whole", **options)
     parts, count = train_in_sessions(corpus, "parts", **options)
     assert count >= validated_checkpoints(whole.folder)[-1].train_state.update > 4
     assert_identical(whole, parts)
@@ -67,7 +67,7 @@ def test_the_time_limit_includes_the_preparation(corpus, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + Slow.seconds)
     model = {**MODELS["recurrent"], "encoder": {"kind": "tests.support.faults:Slow"}}  # built for the check, and again
     with pytest.raises(TrainingInterrupted):
-        trained(corpus, "run", model=model, max_duration=["9 updates"], time_limit="200 seconds")
+        train_run(corpus, "run", model=model, max_duration=["9 updates"], time_limit="200 seconds")
     assert [c.train_state.update for c in list_checkpoints(corpus / "run")] == [1]
 
 
@@ -76,7 +76,7 @@ def test_checkpoints_of_interruptions_are_not_ranked_or_averaged(corpus):
     kept = []
     for _ in range(8):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", resume="if-exists", **options)
+            train_run(corpus, "run", resume="if-exists", **options)
         checkpoints = list_checkpoints(corpus / "run")
         kept.append([(c.train_state.update, c.is_validated) for c in checkpoints])
     assert kept[1] == [(1, False), (2, False)]
@@ -94,7 +94,7 @@ def edit(path, old, new):
 
 
 def test_each_difference_is_found(corpus):
-    one, other = (trained(corpus, name, **PLAIN) for name in ("one", "other"))
+    one, other = (train_run(corpus, name, **PLAIN) for name in ("one", "other"))
     edit(other.folder / "metrics.jsonl", '"seconds": ', '"gpu_memory_mib": 1, "gpu_reserved_mib": 2, "seconds": ')
     assert_identical(one, other)
     newest = list_checkpoints(other.folder)[-1]
@@ -119,8 +119,8 @@ def test_a_model_that_does_not_resume_exactly_is_found(corpus):
 
 
 def test_logs_are_truncated_to_the_checkpoint(corpus):
-    whole = trained(corpus, "whole", **PLAIN)
-    parts = trained(corpus, "parts", **{**PLAIN, "max_duration": ["9 updates"]})
+    whole = train_run(corpus, "whole", **PLAIN)
+    parts = train_run(corpus, "parts", **{**PLAIN, "max_duration": ["9 updates"]})
     assert run_contents(whole) != run_contents(parts)
     for name, text in (
         ("metrics.jsonl", json.dumps({"kind": "train", "update": 10, "loss": 1.0}) + '\n{"kind": "tr'),
@@ -129,27 +129,27 @@ def test_logs_are_truncated_to_the_checkpoint(corpus):
     ):
         with (parts.folder / name).open("a") as file:
             file.write(text)
-    parts = trained(corpus, "parts", resume=True, **PLAIN)
+    parts = train_run(corpus, "parts", resume=True, **PLAIN)
     assert_identical(whole, parts)
 
 
 def test_weights_of_the_best_checkpoint_are_restored(corpus):
     options = {**PLAIN, "max_duration": ["9 updates"]}
-    first = trained(corpus, "run", **{**options, "max_duration": ["3 updates"]})
+    first = train_run(corpus, "run", **{**options, "max_duration": ["3 updates"]})
     old = first.weights_path.read_bytes()
-    best = trained(corpus, "run", resume=True, **options)
+    best = train_run(corpus, "run", resume=True, **options)
     origin, weights = best.weights_origin(), load_tensors(best.weights_path)
     assert origin["checkpoints"] != ["00000003"]
     best.weights_path.unlink()  # it is mapped into memory
     best.weights_path.write_bytes(old)
-    again = trained(corpus, "run", resume=True, **options)
+    again = train_run(corpus, "run", resume=True, **options)
     assert again.weights_origin() == origin
     assert_same(load_tensors(again.weights_path), weights)
 
 
 def test_partial_files_are_removed_and_checkpoints_kept(corpus):
     options = {**PLAIN, "checkpoints": {"keep_best": 1}}
-    run = trained(corpus, "run", **{**options, "max_duration": ["6 updates"]})
+    run = train_run(corpus, "run", **{**options, "max_duration": ["6 updates"]})
     folder = run.folder / "checkpoints"
     for name in ("00000009.0a1b2c3d.partial", "00000003.0a1b2c3d.removed"):
         shutil.copytree(folder / "00000006", folder / name)
@@ -158,6 +158,6 @@ def test_partial_files_are_removed_and_checkpoints_kept(corpus):
     export.mkdir()
     mine = run.folder / "download.partial"
     mine.write_bytes(b"of the user")
-    trained(corpus, "run", resume=True, **options)
+    train_run(corpus, "run", resume=True, **options)
     assert sorted(path.name for path in folder.iterdir()) == ["00000012", "00000013"]
     assert {*run.folder.glob("*.partial")} == {export, mine}

@@ -16,7 +16,7 @@ from seq2attn.training.resolve import resolve_length_ratio
 from seq2attn.training.train import train
 from seq2attn.training.validation import split_pairs
 from tests.support.commands import invoke_in, run_process
-from tests.support.trainings import MODELS, WORD_TOKENIZERS, WORDS, content, log_of, metrics, trained, write_corpus
+from tests.support.trainings import MODELS, WORD_TOKENIZERS, WORDS, content, log_of, metrics, train_run, write_corpus
 
 CHARACTERS = {"source": {"kind": "words"}, "target": {"kind": "characters"}}
 BPE = {"joint": {"kind": "bpe", "vocab_size": 300}}
@@ -88,7 +88,7 @@ def test_a_ratio_is_resolved_once(long_words):
         "max_duration": ["2 updates"],
         "validation": {"every": "2 updates", "metric": "loss"},
     }
-    run = trained(long_words, "run", **options)
+    run = train_run(long_words, "run", **options)
     first = run.load_config().search.lengths.max_length_ratio
     write_corpus(long_words, train=60, dev=6, max_words=2)
     values = content(long_words, "run", **options | {"max_duration": ["4 updates"]})

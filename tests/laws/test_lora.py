@@ -15,12 +15,12 @@ from seq2attn.training.checkpoints.averaging import average_run, load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.support.marks import covering, slow_but
 from tests.support.models import EVERY_DECODER, calm, model, sources, targets
-from tests.support.trainings import BAHDANAU, MODELS, assert_near, assert_same, last_weights, metrics, trained
+from tests.support.trainings import BAHDANAU, MODELS, assert_near, assert_same, last_weights, metrics, train_run
 
 PAIRS = [("gru", decoder) for decoder in EVERY_DECODER] + [("transformer", "transformer"), ("bert", "luong-feeding")]
 
 
-def adapted(net):
+def add_updates(net):
     """The model with an update of each linear layer that is not zero; all else is frozen."""
     net.requires_grad_(False)
     for layer in [layer for layer in net.modules() if isinstance(layer, nn.Linear)]:
@@ -45,7 +45,7 @@ def test_every_kernel_sees_the_update(encoder, decoder, dtype, rows):
     plain = calm(model(encoder, decoder, "multi-head")).to(dtype)
     if encoder == "bert":
         plain.encoder.eval()  # its attention has a dropout that is no module
-    net = adapted(deepcopy(plain))
+    net = add_updates(deepcopy(plain))
     copy_weights(plain, merge_adapters(unique_state_dict(net)), "merged")
     ids, sequences = sources()
     batch = (ids.repeat(rows, 1), Sequences(sequences.mask.repeat(rows, 1))), targets(4 * rows, 8)
@@ -67,15 +67,15 @@ def test_every_kernel_sees_the_update(encoder, decoder, dtype, rows):
 
 @pytest.mark.parametrize("kind", slow_but(["transformer"], ["recurrent", "transformer"]))
 def test_only_the_updates_are_trained_and_the_run_has_merged_weights(corpus, kind):
-    old = trained(corpus, "old", model=MODELS[kind], max_duration=["2 updates"])
+    old = train_run(corpus, "old", model=MODELS[kind], max_duration=["2 updates"])
     options = {
         "model": MODELS[kind],
         "init_from": {"run_dir": str(old.folder)},
         "lora": {"rank": 2, "alpha": 6, "parts": ["decoder", "output_projection"]},
         "validation": {"every": "2 updates", "metric": "loss"},
     }
-    whole = trained(corpus, "whole", max_duration=["8 updates"], checkpoints={"average": "last"}, **options)
-    half = trained(corpus, "half", max_duration=["4 updates"], checkpoints={"average": "last"}, **options)
+    whole = train_run(corpus, "whole", max_duration=["8 updates"], checkpoints={"average": "last"}, **options)
+    half = train_run(corpus, "half", max_duration=["4 updates"], checkpoints={"average": "last"}, **options)
     before, after = load_tensors(old.weights_path), last_weights(whole)
     updates = {name for name in after if ".parametrizations.weight.0." in name}
     names = {name: name.replace(ORIGINAL, ".weight") for name in after if name not in updates}
@@ -93,15 +93,15 @@ def test_only_the_updates_are_trained_and_the_run_has_merged_weights(corpus, kin
         name.replace(ORIGINAL, ".weight") for name in after if name.endswith(ORIGINAL)
     }
     whole.load()
-    trained(corpus, "half", resume=True, max_duration=["8 updates"], checkpoints={"average": "last"}, **options)
+    train_run(corpus, "half", resume=True, max_duration=["8 updates"], checkpoints={"average": "last"}, **options)
     assert_same(last_weights(half), after)
     assert_same(load_tensors(half.weights_path), load_tensors(whole.weights_path))
 
 
 def test_the_best_weights_are_those_that_were_validated(corpus):
-    run = trained(corpus, "run", model=BAHDANAU, lora={"rank": 3}, max_duration=["8 updates"])
+    run = train_run(corpus, "run", model=BAHDANAU, lora={"rank": 3}, max_duration=["8 updates"])
     again = {"optimizer": {"kind": "sgd", "lr": 1e-40}, "max_duration": ["1 update"]}
-    same = trained(corpus, "same", model=BAHDANAU, init_from={"run_dir": str(run.folder)}, **again)
+    same = train_run(corpus, "same", model=BAHDANAU, init_from={"run_dir": str(run.folder)}, **again)
     best = min(line["loss"] for line in metrics(run, "validation"))
     assert metrics(same, "validation")[-1]["loss"] == pytest.approx(best, abs=1e-6)
     weights = {name: tensor.clone() for name, tensor in load_tensors(run.weights_path).items()}  # not of the file
@@ -111,6 +111,6 @@ def test_the_best_weights_are_those_that_were_validated(corpus):
     average_run(run.folder, last=None, best=1)
     assert_same(load_tensors(run.weights_path), weights)
     with pytest.raises(UserError, match="no linear layer is in these parts"):
-        trained(corpus, "none", model=BAHDANAU, lora={"parts": ["encoder.rnn"]})
+        train_run(corpus, "none", model=BAHDANAU, lora={"parts": ["encoder.rnn"]})
     with pytest.raises(ValueError, match="`lora` freezes all weights but its own"):
-        trained(corpus, "none", model=BAHDANAU, lora={}, frozen=["encoder"])
+        train_run(corpus, "none", model=BAHDANAU, lora={}, frozen=["encoder"])

@@ -25,14 +25,14 @@ from tests.support.trainings import (
     log_of,
     metrics,
     train_in_two_processes,
-    trained,
+    train_run,
 )
 
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "99 updates"}}
 TWO = {"optimizer": {"kind": "sgd", "lr": 0.5}, "validation": {"every": "1 epoch"}}
 
 
-def limited(**limits):
+def model_with_limits(**limits):
     return {**BAHDANAU, "encoder": {"kind": "tests.support.faults:OutOfMemory", **limits}}
 
 
@@ -43,8 +43,8 @@ def lengths_of(run):
 @pytest.mark.parametrize(("error", "backward"), [("cuda", True), ("cpu", False), ("python", True)])
 def test_halved_batches_equal_whole_ones(corpus, backward, error):
     options = {"batch": {"tokens": 150}, "max_duration": ["4 updates"], "report_every": 1, **SGD}
-    halved = trained(corpus, "halved", model=limited(max_rows=9, backward=backward, error=error), **options)
-    whole = trained(corpus, "whole", model=limited(), **options)
+    halved = train_run(corpus, "halved", model=model_with_limits(max_rows=9, backward=backward, error=error), **options)
+    whole = train_run(corpus, "whole", model=model_with_limits(), **options)
     assert_near(last_weights(halved), last_weights(whole))
     for one, other in zip(metrics(halved, "train"), metrics(whole, "train"), strict=True):
         assert one.pop("kind") == other.pop("kind")
@@ -59,8 +59,8 @@ def test_halved_batches_equal_whole_ones(corpus, backward, error):
 
 def test_batches_are_halved_down_to_single_pairs(corpus):
     options = {"batch": {"tokens": 10_000}, "max_duration": ["1 update"], **SGD}
-    single = trained(corpus, "single", model=limited(max_rows=1, spares=1), **options)
-    assert_near(last_weights(single), last_weights(trained(corpus, "whole", model=limited(), **options)))
+    single = train_run(corpus, "single", model=model_with_limits(max_rows=1, spares=1), **options)
+    assert_near(last_weights(single), last_weights(train_run(corpus, "whole", model=model_with_limits(), **options)))
     # Micro-batches of one size are halved together: about log2(48) repetitions.
     assert 6 <= len(metrics(single, "out_of_memory")) <= 12
 
@@ -68,11 +68,11 @@ def test_batches_are_halved_down_to_single_pairs(corpus):
 @pytest.mark.slow
 def test_a_pair_that_never_fits_is_dropped(corpus):
     options = {"batch": {"tokens": 10_000}, "max_duration": ["1 update"], **SGD}
-    dropped = trained(corpus, "dropped", model=limited(max_length=7, backward=True, spares=1), **options)
+    dropped = train_run(corpus, "dropped", model=model_with_limits(max_length=7, backward=True, spares=1), **options)
     long = {int(row) + 1 for row in np.flatnonzero(lengths_of(dropped).max(axis=1) + 1 > 7)}
     assert {int(line["lines"]) for line in metrics(dropped, "dropped")} == long != set()
     assert "a single pair, which is dropped" in log_of(dropped)
-    filtered = content(corpus, "filtered", model=limited(), **options)
+    filtered = content(corpus, "filtered", model=model_with_limits(), **options)
     filtered["data"]["filters"] = {"max_length": 6}
     expected = train(ExperimentConfig.model_validate(filtered))
     assert_near(last_weights(dropped), last_weights(expected))
@@ -80,16 +80,16 @@ def test_a_pair_that_never_fits_is_dropped(corpus):
 
 
 def test_an_update_without_any_pair_keeps_weights_finite(corpus):
-    run = trained(corpus, "run", model=limited(max_length=1, spares=1), max_duration=["3 updates"], **SGD)
+    run = train_run(corpus, "run", model=model_with_limits(max_length=1, spares=1), max_duration=["3 updates"], **SGD)
     assert last_state(run).target_tokens == 0
     assert all(tensor.isfinite().all() for tensor in last_weights(run).values())
 
 
 def test_an_average_begins_after_an_update_without_any_pair(corpus):
-    model, validation = limited(max_length=1, spares=0, updates=[1]), {"every": "1 update", "metric": "loss"}
+    model, validation = model_with_limits(max_length=1, spares=0, updates=[1]), {"every": "1 update", "metric": "loss"}
     for decay in (0.9, None):
         options = {"validation": validation, "checkpoints": {"keep_last": 9}, "ema_decay": decay}
-        run = trained(corpus, str(decay), model=model, max_duration=["4 updates"], **options)
+        run = train_run(corpus, str(decay), model=model, max_duration=["4 updates"], **options)
         first, second, *_ = map(load_weights, list_checkpoints(run.folder))
         assert metrics(run, "dropped") and not metrics(run, "out_of_memory")
         assert last_state(run).update == 4 and not all(torch.equal(first[name], second[name]) for name in first)
@@ -97,7 +97,7 @@ def test_an_average_begins_after_an_update_without_any_pair(corpus):
 
 def test_a_batch_that_does_not_fit_ends_training_before_the_first_update(corpus):
     with pytest.raises(UserError) as caught:
-        trained(corpus, "run", model=limited(max_rows=9, spares=0), batch={"tokens": 150}, **SGD)
+        train_run(corpus, "run", model=model_with_limits(max_rows=9, spares=0), batch={"tokens": 150}, **SGD)
     message = str(caught.value)
     lengths = load_prepared(corpus / "run").train.corpus.lengths
     numbers = re.search(r": (\d+) pairs of up to (\d+) .*?, (\d+) with .*line (\d+)", message).groups()
@@ -108,7 +108,7 @@ def test_a_batch_that_does_not_fit_ends_training_before_the_first_update(corpus)
     assert "`training.batch.micro_batch_tokens`" in message and "`data.filters.max_length`" in message
     assert not (corpus / "run" / "checkpoints").exists()
     with pytest.raises(UserError, match="of up to 8 tokens"):  # the longest pair is tried too
-        trained(corpus, "run", model=limited(max_length=7, spares=0), batch={"tokens": 30}, **SGD)
+        train_run(corpus, "run", model=model_with_limits(max_length=7, spares=0), batch={"tokens": 30}, **SGD)
 
 
 LIMITED = """
@@ -144,17 +144,19 @@ def test_a_process_with_too_little_memory_ends_with_the_message(corpus):
 @pytest.mark.slow
 def test_one_process_of_two_may_halve_its_batch(corpus):
     options = {"max_duration": ["3 epochs"], **TWO}
-    model = limited(max_rows=6)
+    model = model_with_limits(max_rows=6)
     run, codes, outputs = train_in_two_processes(corpus, "two", model=model, batch={"tokens": 44}, **options)
     assert codes == (0, 0), outputs
-    one = trained(corpus, "one", model=limited(), batch={"tokens": 44, "gradient_accumulation": 2}, **options)
+    one = train_run(
+        corpus, "one", model=model_with_limits(), batch={"tokens": 44, "gradient_accumulation": 2}, **options
+    )
     assert metrics(run, "out_of_memory") != []
     assert_near(last_weights(run), last_weights(one))
 
 
 @pytest.mark.slow
 def test_an_exchange_of_gradients_that_fails_ends_training(corpus):
-    model = limited(max_rows=6, backward=True)
+    model = model_with_limits(max_rows=6, backward=True)
     _, codes, outputs = train_in_two_processes(corpus, "two", model=model, batch={"tokens": 44}, **SGD)
     assert all(codes) and any("ran out of memory during the exchange of gradients" in output for output in outputs)
 
@@ -169,7 +171,7 @@ def test_two_processes_equal_one_that_accumulates_and_skip_the_same_updates(corp
     two, codes, outputs = train_in_two_processes(corpus, "two", **learning)
     assert codes == (0, 0), outputs
     model = {**BAHDANAU, "encoder": {**fault, "rank": 0, "micro_batch": 1}}
-    one = trained(corpus, "one", model=model, batch={"tokens": 44, "gradient_accumulation": 2}, **options)
+    one = train_run(corpus, "one", model=model, batch={"tokens": 44, "gradient_accumulation": 2}, **options)
     assert [len(plan_batches(lengths_of(one), tokens=44, seed=1, epoch=e)) % 2 for e in range(2)] == [0, 0]
     assert_near(last_weights(two), last_weights(one))
     assert [line["update"] for line in metrics(two, "skipped")] == [2, 5]

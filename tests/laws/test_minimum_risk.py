@@ -22,7 +22,7 @@ from seq2attn.tokenizers.words import WordTokenizer, WordTokenizerConfig
 from seq2attn.training.minimum_risk import MinimumRiskLoss, build_loss, expected_cost, sentence_metric
 from tests.support.marks import slow_but
 from tests.support.models import EVERY_DECODER, REPRESENTATIVE, model
-from tests.support.trainings import BAHDANAU, MODELS, assert_exact_resume, content, log_of, metrics, trained
+from tests.support.trainings import BAHDANAU, MODELS, assert_exact_resume, content, log_of, metrics, train_run
 
 PAIRS = [([4, 5, 6], [6, 5, 4]), ([7, 8], [8, 9, 10, 7, 5]), ([6], [6])]
 TARGET = WordTokenizer(WordTokenizerConfig(), Vocabulary.from_tokens(["a", "cat", "sees", "the", "old", "dogs", "now"]))
@@ -38,7 +38,7 @@ def objective(decoder="luong", metric=METRIC, dropout=0.0, **options):
     return MinimumRiskLoss(net, 0.1, config, metric, TARGET)
 
 
-def seeded(function, *arguments, seed=1):
+def call_with_seed(function, *arguments, seed=1):
     torch.manual_seed(seed)
     return function(*arguments)
 
@@ -85,8 +85,8 @@ def test_its_gradient_raises_candidates_that_cost_less_than_expected():
 def test_the_loss_is_that_of_each_candidate_alone(decoder):
     """In value and gradient, by forced decoding of one pair after the other with a table of logits."""
     training, batch = objective(decoder), collate(PAIRS)
-    loss = seeded(training, batch)
-    candidates = seeded(training.sample, *zip(*PAIRS, strict=True))
+    loss = call_with_seed(training, batch)
+    candidates = call_with_seed(training.sample, *zip(*PAIRS, strict=True))
     expected, likelihood = torch.zeros(()), 0.0
     for (source, _), ids in zip(PAIRS, candidates, strict=True):
         log_probs = torch.stack([training.model.token_log_probs([(source, one)]).sum() for one in ids])
@@ -107,10 +107,10 @@ def test_the_loss_is_that_of_each_candidate_alone(decoder):
 def test_candidates_are_the_reference_and_distinct_samples_without_dropout():
     training = objective(dropout=0.6, num_samples=40)
     sources, references = zip(*PAIRS, strict=True)
-    candidates = seeded(training.sample, sources, references)
+    candidates = call_with_seed(training.sample, sources, references)
     assert all(part.training for part in training.model.modules())
-    assert candidates == seeded(training.sample, sources, references)
-    assert candidates != seeded(training.sample, sources, references, seed=2)
+    assert candidates == call_with_seed(training.sample, sources, references)
+    assert candidates != call_with_seed(training.sample, sources, references, seed=2)
     torch.manual_seed(1)
     seed, lengths = int(torch.randint(2**62, ())), LengthsConfig(max_length=17, max_length_ratio=None)
     search = SampleConfig(num_samples=40, seed=seed, lengths=lengths)
@@ -126,7 +126,7 @@ def test_samples_have_the_same_maximum_length_and_prefix_for_any_source():
         training.model.output_projection.bias[EOS] = -99.0
     training.target = copy(TARGET)
     training.target.line_prefix = (8, 7)
-    for _, *samples in seeded(training.sample, [[6], [7] * 9], references):
+    for _, *samples in call_with_seed(training.sample, [[6], [7] * 9], references):
         assert {(len(ids), *ids[:2]) for ids in samples} == {(20 + 20 // 2 + 10, 8, 7)}
 
 
@@ -160,22 +160,22 @@ def test_training_raises_the_metric_of_samples(alpha):
     optimizer = torch.optim.Adam(training.model.parameters(), lr=0.02)
 
     def sampled_chrf():
-        candidates = seeded(training.sample, *zip(*PAIRS, strict=True), seed=99)
+        candidates = call_with_seed(training.sample, *zip(*PAIRS, strict=True), seed=99)
         return 1 - np.mean([np.mean(training.costs(ids)[1:]) for ids in candidates])
 
     before = sampled_chrf()
     for update in range(20):
         optimizer.zero_grad()
-        seeded(training, batch, seed=update).loss.backward()
+        call_with_seed(training, batch, seed=update).loss.backward()
         optimizer.step()
     assert sampled_chrf() > before + 0.1
 
 
 @pytest.mark.slow
 def test_a_run_continues_another_with_the_objective(corpus):
-    trained(corpus, "first", max_duration=["4 updates"])
+    train_run(corpus, "first", max_duration=["4 updates"])
     options = {"init_from": {"run_dir": str(corpus / "first")}, "minimum_risk": {"num_samples": 4, "metric": "chrf"}}
-    run = trained(corpus, "second", max_duration=["4 updates"], **options)
+    run = train_run(corpus, "second", max_duration=["4 updates"], **options)
     assert "initial weights: those of" in log_of(run)
     rows = metrics(run, "train")
     assert rows and all(0 < row["loss"] < 1 < row["perplexity"] for row in rows)
@@ -229,7 +229,7 @@ def test_all_candidates_of_a_sentence_are_scored_by_the_same_layers(corpus):
     net = build_model(ExperimentConfig.model_validate(options).model, 11, 11).train()
     training = MinimumRiskLoss(net, 0.1, MinimumRiskConfig(), METRIC, TARGET)
     candidates = [[(4,), (5, 6, 7), (8, 9, 10, 5, 6), (4,)], [(7,), (7, 7), (7,), (7, 7)]]
-    found = [seeded(training.log_probs, collate(PAIRS[:2]), candidates, seed=seed) for seed in range(4)]
+    found = [call_with_seed(training.log_probs, collate(PAIRS[:2]), candidates, seed=seed) for seed in range(4)]
     for one in found:
         torch.testing.assert_close(one[0, 0], one[0, 3])
         torch.testing.assert_close(one[1, :2], one[1, 2:])

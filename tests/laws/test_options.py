@@ -38,7 +38,7 @@ from tests.support.trainings import (
     last_weights,
     log_of,
     metrics,
-    trained,
+    train_run,
 )
 
 WHOLE = {"batch": {"tokens": 10_000}, "max_duration": ["1 update"]}
@@ -58,7 +58,7 @@ def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
     shrink_target_vocabulary(corpus)
     sgd = {"kind": "sgd", "lr": 2.0, "weight_decay": decay}
     options = {"lr_schedule": {"kind": "constant", "warmup_updates": 4}, "label_smoothing": smoothing, "seed": 3}
-    run = trained(corpus, "run", optimizer=sgd, max_grad_norm=clip, **options, **WHOLE)
+    run = train_run(corpus, "run", optimizer=sgd, max_grad_norm=clip, **options, **WHOLE)
     prepared = load_prepared(run.folder)
     torch.manual_seed(3)
     sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
@@ -86,13 +86,13 @@ def test_an_update_is_its_formula(corpus, smoothing, clip, decay):
 def test_the_learning_rate_follows_epochs_or_updates(corpus):
     options = {"batch": {"tokens": 200}, "report_every": 1}
     halving = {"kind": "halving", "start_epoch": 1.0, "every_epochs": 0.5}
-    run = trained(corpus, "halving", lr_schedule=halving, max_duration=["3 epochs"], **options)
+    run = train_run(corpus, "halving", lr_schedule=halving, max_duration=["3 epochs"], **options)
     rates = [line["learning_rate"] for line in metrics(run, "train")]
     epoch = len(rates) // 3
     assert epoch > 1
     assert rates == pytest.approx([0.01 * 0.5 ** max(0, 2 * n // epoch - 1) for n in range(3 * epoch)])
     noam = {"kind": "noam", "dim": 16, "warmup_updates": 2}
-    run = trained(corpus, "noam", lr_schedule=noam, max_duration=["4 updates"], **options)
+    run = train_run(corpus, "noam", lr_schedule=noam, max_duration=["4 updates"], **options)
     for n, line in enumerate(metrics(run, "train"), 1):
         assert line["learning_rate"] == pytest.approx(0.01 * 16**-0.5 * min(n**-0.5, n * 2**-1.5))
 
@@ -112,7 +112,7 @@ def test_an_update_has_the_methods_of_its_config_its_number_and_the_baseline_so_
     sampling = {"max_probability": 1.0, "warmup_updates": 6}
     methods = {"r_drop": 2.0, "scheduled_sampling": sampling, "precision": "bfloat16"}
     sgd = {"optimizer": {"kind": "sgd", "lr": 1.0}, "max_grad_norm": None}
-    run = trained(corpus, "run", model=MODELS["hard"], **methods, **sgd, **WHOLE)
+    run = train_run(corpus, "run", model=MODELS["hard"], **methods, **sgd, **WHOLE)
     prepared = load_prepared(run.folder)
     objective = build_loss(run.load().model, run.load_config(), prepared).train()
     expected = TrainingLoss(deepcopy(objective.model), 0.1, None, 2.0, ScheduledSamplingConfig(**sampling)).train()
@@ -136,7 +136,7 @@ def test_tensorboard_has_the_numbers_of_the_metrics(corpus, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=writer))
     for updates in (4, 6):
-        run = trained(corpus, "run", max_duration=[f"{updates} updates"], tensorboard=True, resume="if-exists")
+        run = train_run(corpus, "run", max_duration=[f"{updates} updates"], tensorboard=True, resume="if-exists")
     assert purged == [1, 5]  # a start drops what one before its first checkpoint left, and a resumption what came after
     for line in metrics(run):
         for name in line.keys() - {"kind", "update"} - MEASUREMENTS:
@@ -145,7 +145,7 @@ def test_tensorboard_has_the_numbers_of_the_metrics(corpus, monkeypatch):
 
 def test_the_time_is_the_mean_over_processes(corpus, monkeypatch):
     """Here the other process has none to add."""
-    run = trained(corpus, "run", max_duration=["1 update"])
+    run = train_run(corpus, "run", max_duration=["1 update"])
     trainer = trainer_of(run, TrainingLoss(run.load().model), TrainState())
     trainer.distributed = DistributedContext(0, 2, torch.device("cpu"))
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda *_, **__: None)
@@ -158,7 +158,7 @@ def test_each_update_of_each_seed_and_process_has_its_own_dropout(corpus, monkey
     seeds, manual_seed = list[int](), torch.manual_seed
     monkeypatch.setattr(torch, "manual_seed", lambda seed: (seeds.append(seed), manual_seed(seed))[1])
     for seed in (1, 2):
-        run = trained(corpus, f"seed-{seed}", seed=seed, batch={"tokens": 200}, max_duration=["3 updates"])
+        run = train_run(corpus, f"seed-{seed}", seed=seed, batch={"tokens": 200}, max_duration=["3 updates"])
     trainer = trainer_of(run, TrainingLoss(run.load().model), TrainState(), rank=1)
     train = trainer.prepared.train.corpus
     trainer._update(micro_batches_of(train, [np.arange(9)]), None)
@@ -169,7 +169,7 @@ def test_each_update_of_each_seed_and_process_has_its_own_dropout(corpus, monkey
 @pytest.mark.parametrize("tokenizer", [WORD_TOKENIZERS, BPE_DROPOUT], ids=["words", "BPE-dropout"])
 def test_each_epoch_has_its_own_batches_and_segmentation(corpus, tokenizer):
     options = {"batch": {"tokens": 200}, "report_every": 1, "max_duration": ["2 epochs"]}
-    run = trained(corpus, "run", tokenizer=tokenizer, seed=5, **options)
+    run = train_run(corpus, "run", tokenizer=tokenizer, seed=5, **options)
     train, num_tokens = load_prepared(run.folder).train, []
     for epoch in range(2):
         lengths = train.epoch_corpus(5, epoch).lengths
@@ -180,7 +180,7 @@ def test_each_epoch_has_its_own_batches_and_segmentation(corpus, tokenizer):
 
 def test_validation_translates_with_the_target_vocabulary(corpus):
     shrink_target_vocabulary(corpus)
-    run = trained(corpus, "run", validation={"every": "1 update", "metric": "bleu"}, **WHOLE)
+    run = train_run(corpus, "run", validation={"every": "1 update", "metric": "bleu"}, **WHOLE)
     lines = (run.folder / "samples.txt").read_text().splitlines()
     texts = [line.split(":", 1)[1] for line in lines if line.startswith("translation:")]
     assert "".join(texts).strip() and all(text.isupper() for text in texts if text.strip())
@@ -204,7 +204,7 @@ def test_lengths_depend_on_the_source_and_special_tokens_are_never_predicted(kin
 
 
 def test_translations_of_validation_have_the_lengths_of_the_search(corpus):
-    run = trained(corpus, "run", validation={"every": "1 update", "metric": "bleu"}, **WHOLE)
+    run = train_run(corpus, "run", validation={"every": "1 update", "metric": "bleu"}, **WHOLE)
     config, prepared, net = run.load_config(), load_prepared(run.folder), run.load().model
     with torch.no_grad():
         net.output_projection.bias[EOS] = -99.0
@@ -228,7 +228,7 @@ def test_scores_have_the_length_penalty_of_the_config(length_penalty, divisor):
 
 
 def test_validation_has_no_dropout(corpus):
-    run = trained(corpus, "run", model=MODELS["transformer"], label_smoothing=0.2, **WHOLE)
+    run = train_run(corpus, "run", model=MODELS["transformer"], label_smoothing=0.2, **WHOLE)
     (line,), dev = metrics(run, "validation"), load_prepared(run.folder).dev
     net = run.load().model
     batch = collate([dev[row] for row in range(len(dev))])
@@ -247,7 +247,7 @@ def test_pretrained_vectors_are_those_of_the_vocabulary_of_their_side(corpus):
         (corpus / side).write_text("".join(f"{word} {' '.join(map(str, row))}\n" for word, row in rows))
     embeddings = {"dim": 8} | {f"{side}_vectors": str(corpus / side) for side in sides}
     sgd = {"kind": "sgd", "lr": 1e-12}
-    run = trained(corpus, "run", model={**BAHDANAU, "embeddings": embeddings}, optimizer=sgd, **WHOLE)
+    run = train_run(corpus, "run", model={**BAHDANAU, "embeddings": embeddings}, optimizer=sgd, **WHOLE)
     loaded = run.load()
     net, tokenizers = loaded.model, loaded.tokenizers
     for (side, words), tokenizer in zip(sides.items(), tokenizers, strict=True):

@@ -14,7 +14,7 @@ from seq2attn.nn.packing import SequenceLayout
 from tests.support import models as parts
 from tests.support.marks import slow_but
 from tests.support.packed_models import ATTENTIONS, KINDS, PAIRS, SSRU, config, loss_and_gradients, objective
-from tests.support.trainings import assert_near, content, last_weights, log_of, metrics, trained
+from tests.support.trainings import assert_near, content, last_weights, log_of, metrics, train_run
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_attention_dropout_is_for_training_only():
 
 def test_a_padding_free_training_equals_a_padded_one(corpus):
     options = {"model": config(), "max_duration": ["1 epoch"], "optimizer": {"kind": "sgd", "lr": 0.5}}
-    padded = trained(corpus, "padded", batch={"tokens": 64}, **options)
-    packed = trained(corpus, "packed", batch={"tokens": 64, "padding_free": True}, **options)
+    padded = train_run(corpus, "padded", batch={"tokens": 64}, **options)
+    packed = train_run(corpus, "packed", batch={"tokens": 64, "padding_free": True}, **options)
     assert_near(last_weights(packed), last_weights(padded))
     losses = [[line["loss"] for line in metrics(run, "train")] for run in (packed, padded)]
     assert len(losses[0]) > 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)

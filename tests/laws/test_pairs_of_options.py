@@ -29,19 +29,21 @@ from tests.support.trainings import (
     last_weights,
     log_of,
     metrics,
-    trained,
+    train_run,
 )
 
 TABLE = "source_embedding.embedding.weight"
 
 
 def test_a_part_that_is_excluded_from_a_run_begins_with_pretrained_vectors(corpus):
-    old = trained(corpus, "old", max_duration=["4 updates"])
+    old = train_run(corpus, "old", max_duration=["4 updates"])
     (corpus / "words.vec").write_text("".join(f"{word} {'0.5 ' * 7}{n}\n" for n, word in enumerate(WORDS)))
     embeddings = {"dim": 8, "source_vectors": str(corpus / "words.vec")}
     options = {"model": {**BAHDANAU, "embeddings": embeddings}, **NO_UPDATE}
     whole, apart = (
-        trained(corpus, f"of the run, {exclude}", init_from={"run_dir": str(old.folder), "exclude": exclude}, **options)
+        train_run(
+            corpus, f"of the run, {exclude}", init_from={"run_dir": str(old.folder), "exclude": exclude}, **options
+        )
         for exclude in ([], ["source_embedding"])
     )
     weights = load_tensors(old.weights_path)
@@ -56,9 +58,9 @@ def test_a_part_that_is_excluded_from_a_run_begins_with_pretrained_vectors(corpu
 def test_a_part_that_is_excluded_from_a_run_begins_with_bert(corpus):
     """The other part of BERT, its embeddings, is that of the run, which was trained further."""
     options = bert_options(make_bert(corpus / "bert", WORDS))
-    old = trained(corpus, "old", max_duration=["3 updates"], **options)
+    old = train_run(corpus, "old", max_duration=["3 updates"], **options)
     init = {"run_dir": str(old.folder), "exclude": ["encoder"]}
-    found, weights = last_weights(trained(corpus, "new", init_from=init, **options, **NO_UPDATE)), last_weights(old)
+    found, weights = last_weights(train_run(corpus, "new", init_from=init, **options, **NO_UPDATE)), last_weights(old)
     bert = {f"encoder.bert.{name}": weight for name, weight in load_file(corpus / "bert/model.safetensors").items()}
     expected = {name: bert.get(name, weight) for name, weight in weights.items()}
     assert any(not torch.equal(expected[name], weights[name]) for name in expected)
@@ -94,8 +96,8 @@ def test_r_drop_without_dropout_changes_nothing_beside_guided_alignment():
 def test_the_average_is_of_the_weights_that_are_trained(corpus, part):
     """It is validated, saved and translated with; frozen weights have none, and stay as they are."""
     options = {"validation": {"every": "2 updates", "metric": "loss"}, "checkpoints": {"keep_last": 9}, "seed": 3}
-    run = trained(corpus, "run", ema_decay=0.5, max_duration=["6 updates"], **part, **options)
-    plain = trained(corpus, "plain", max_duration=["6 updates"], **part, **options)
+    run = train_run(corpus, "run", ema_decay=0.5, max_duration=["6 updates"], **part, **options)
+    plain = train_run(corpus, "plain", max_duration=["6 updates"], **part, **options)
     for checkpoint, other in zip(list_checkpoints(run.folder), list_checkpoints(plain.folder), strict=True):
         weights, others = load_tensors(checkpoint.model_path), load_tensors(other.model_path)
         assert {name for name in weights if torch.equal(weights[name], others[name])} <= {
@@ -107,5 +109,5 @@ def test_the_average_is_of_the_weights_that_are_trained(corpus, part):
     best = min(list_checkpoints(run.folder), key=lambda one: one.train_state.scores["loss"])
     assert_same(load_tensors(run.weights_path), load_merged(best))
     again = {"init_from": {"run_dir": str(run.folder)}, **NO_UPDATE}
-    loss = metrics(trained(corpus, "again", **again), "validation")[-1]["loss"]
+    loss = metrics(train_run(corpus, "again", **again), "validation")[-1]["loss"]
     assert loss == pytest.approx(best.train_state.scores["loss"], abs=1e-6)

@@ -11,7 +11,7 @@ from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoint
 from seq2attn.training.checkpoints.retention import rank_checkpoints
 from seq2attn.training.train_state import TrainState
 from tests.support.marks import slow_but
-from tests.support.trainings import assert_same, log_of, metrics, trained
+from tests.support.trainings import assert_same, log_of, metrics, train_run
 from tests.support.validation import every, validate
 from tests.support.validation import run as run
 
@@ -53,15 +53,15 @@ def test_only_scores_of_one_digest_are_comparable():
 
 def test_of_equal_validations_the_newest_translates_and_patience_ends(corpus):
     validation = every(patience=2, metric="bleu")
-    run = trained(corpus, "run", max_duration=["99 updates"], optimizer=NO_PROGRESS, validation=validation)
+    run = train_run(corpus, "run", max_duration=["99 updates"], optimizer=NO_PROGRESS, validation=validation)
     lines = metrics(run, "validation")
     assert [line["update"] for line in lines] == [2, 4, 6]
     assert len({(line["bleu"], line["loss"]) for line in lines}) == 1
     assert run.weights_origin()["checkpoints"] == ["00000006"]
     assert "and 6 updates (`training.validation.patience`); weights" in log_of(run)
-    trained(corpus, "run", resume=True, max_duration=["6 updates"], optimizer=NO_PROGRESS, validation=validation)
+    train_run(corpus, "run", resume=True, max_duration=["6 updates"], optimizer=NO_PROGRESS, validation=validation)
     assert "and 6 updates (`training.max_duration` and `training.validation.patience`); weights" in log_of(run)
-    trained(
+    train_run(
         corpus, "run", resume=True, max_duration=["6 updates"], optimizer=NO_PROGRESS, validation=every(metric="bleu")
     )
     assert "and 6 updates (`training.max_duration`); weights" in log_of(run)
@@ -81,7 +81,7 @@ def test_with_zero_bleu_the_loss_ranks_and_a_warning_is_logged(corpus, metric, o
         path.write_text(path.read_text().replace(" ", ""))
     tokenizer = {"source": {"kind": "words"}, "target": {"kind": "characters"}}
     options = {"max_duration": ["8 updates"], "tokenizer": tokenizer, **options}
-    run = trained(corpus, "run", validation=every(metric=metric), **options)
+    run = train_run(corpus, "run", validation=every(metric=metric), **options)
     log = log_of(run).split("\n")
     places = [number for number, line in enumerate(log) if "BLEU is 0.00 in two validations" in line]
     if not warns:
@@ -109,7 +109,7 @@ def test_after_a_change_of_scores_and_back_the_best_by_the_current_ones_translat
     for last, measure, updates in ((8, CHRF, range(1, 9)), (9, other, ranked), (9, CHRF, range(1, 9))):
         validation = every("1 update", patience=9, **measure)
         options["max_duration"] = [f"{last} updates"]
-        run = trained(corpus, "run", resume="if-exists", validation=validation, **options)
+        run = train_run(corpus, "run", resume="if-exists", validation=validation, **options)
         comparable = [c for c in list_checkpoints(run.folder) if c.train_state.update in updates]
         sign = -1 if measure["metric"] == "loss" else 1
         best = max(comparable, key=lambda c: sign * c.train_state.scores[measure["metric"]])
@@ -136,7 +136,7 @@ def test_patience_and_plateaus_restart_at_a_change_of_metric(corpus, first, pati
     options = {"optimizer": NO_PROGRESS, "lr_schedule": plateau, "report_every": 1, "checkpoints": KEEP}
     for metric, updates in ((first, 4), ("chrf", 99)):
         validation, options["max_duration"] = every(metric=metric, patience=patience), [f"{updates} updates"]
-        run = trained(corpus, "run", resume="if-exists", validation=validation, **options)
+        run = train_run(corpus, "run", resume="if-exists", validation=validation, **options)
     assert [line["update"] for line in metrics(run, "validation")] == [*range(2, last + 1, 2)]
     assert [line["learning_rate"] for line in metrics(run, "train")] == pytest.approx(rates, rel=1e-9, abs=0)
     unranked = "not ranked, without a comparable chrf: update 2, 4", "there is no best one yet"
@@ -147,10 +147,10 @@ def test_patience_and_plateaus_restart_at_a_change_of_metric(corpus, first, pati
 @pytest.mark.parametrize("change", [{"validation": every(metric="chrf")}, {"label_smoothing": 0.3}], ids=str)
 def test_an_ended_training_is_validated_by_other_scores(corpus, average, change):
     options = {"validation": every(metric="loss"), "max_duration": ["4 updates"], "checkpoints": {"average": average}}
-    before = trained(corpus, "run", **options)
+    before = train_run(corpus, "run", **options)
     validated = len(metrics(before, "validation"))
     for _ in range(2):  # the second time by the same scores
-        run = trained(corpus, "run", resume=True, **{**options, **change})
+        run = train_run(corpus, "run", resume=True, **{**options, **change})
         (line,), origin = metrics(run, "validation")[validated:], run.weights_origin()
         assert line["update"] == 4 and line.items() >= origin["scores"].items()
         assert origin["checkpoints"] == ["00000004"]
@@ -158,9 +158,9 @@ def test_an_ended_training_is_validated_by_other_scores(corpus, average, change)
 
 def test_an_average_of_the_best_needs_comparable_scores(corpus):
     options = {"checkpoints": {"keep_last": 9}}
-    run = trained(corpus, "run", validation=every(metric="loss"), max_duration=["4 updates"], **options)
+    run = train_run(corpus, "run", validation=every(metric="loss"), max_duration=["4 updates"], **options)
     average_run(run.folder, last=None, best=2)
-    trained(corpus, "run", resume=True, validation=every(metric="chrf"), max_duration=["6 updates"], **options)
+    train_run(corpus, "run", resume=True, validation=every(metric="chrf"), max_duration=["6 updates"], **options)
     with pytest.raises(RunError, match="1 of 3 checkpoints have a comparable chrf, not 2"):
         average_run(run.folder, last=None, best=2)
     average_run(run.folder, last=None, best=1)
@@ -170,15 +170,15 @@ def test_an_average_of_the_best_needs_comparable_scores(corpus):
 def test_the_log_names_the_weights_for_translation(corpus):
     """A mean is not named as the best checkpoint: one made by training is replaced, one of the user is kept."""
     options = {"validation": every(metric="loss"), "max_duration": ["6 updates"]}
-    run = trained(corpus, "run", checkpoints={**KEEP, "average": "last"}, **options)
+    run = train_run(corpus, "run", checkpoints={**KEEP, "average": "last"}, **options)
     assert len(run.weights_origin()["checkpoints"]) == 3
     assert validate(run)[1].scores == pytest.approx(run.weights_origin()["scores"])
-    trained(corpus, "run", resume=True, checkpoints=KEEP, **options)
+    train_run(corpus, "run", resume=True, checkpoints=KEEP, **options)
     (best,) = run.weights_origin()["checkpoints"]
     assert_same(load_tensors(run.weights_path), load_tensors(run.folder / "checkpoints" / best / "model.safetensors"))
     average_run(run.folder, last=2, best=None)
     mean = load_tensors(run.weights_path)
-    trained(corpus, "run", resume=True, checkpoints=KEEP, **options)
+    train_run(corpus, "run", resume=True, checkpoints=KEEP, **options)
     assert_same(load_tensors(run.weights_path), mean)
     loss = min(line["loss"] for line in metrics(run, "validation"))
     origins = [line.split("translation: ")[1].split(";")[0] for line in log_of(run).split("\n") if "ended" in line]
@@ -190,9 +190,9 @@ def test_the_log_names_the_weights_for_translation(corpus):
 def test_a_mean_of_one_checkpoint_is_replaced_by_the_best(corpus):
     too_fast = {"kind": "adam", "lr": 5.0}
     options = {"validation": every(metric="loss"), "max_duration": ["6 updates"], "optimizer": too_fast}
-    run = trained(corpus, "run", checkpoints={**KEEP, "keep_last": 1, "average": "last"}, **options)
+    run = train_run(corpus, "run", checkpoints={**KEEP, "keep_last": 1, "average": "last"}, **options)
     assert run.weights_origin()["checkpoints"] == ["00000006"]
-    trained(corpus, "run", resume=True, checkpoints=KEEP, **options)
+    train_run(corpus, "run", resume=True, checkpoints=KEEP, **options)
     assert run.weights_origin()["checkpoints"] == ["00000002"]
 
 
@@ -200,7 +200,7 @@ def test_before_the_first_validation_an_interrupted_training_translates(corpus):
     options = {"validation": every("9 updates", metric="loss"), "time_limit": "0.001 seconds"}
     for _ in range(2):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", resume="if-exists", **options)
+            train_run(corpus, "run", resume="if-exists", **options)
     run = RunDirectory(corpus / "run")
     assert run.weights_origin()["checkpoints"] == ["00000002"]
     assert len([*Translator.load(run.folder).translate(["ba be"])]) == 1
@@ -208,5 +208,5 @@ def test_before_the_first_validation_an_interrupted_training_translates(corpus):
     assert "00000001, 00000002; none of them was validated" in average_run(run.folder, last=2, best=None)
     with pytest.raises(RunError, match="0 of 2 checkpoints have a comparable loss"):
         average_run(run.folder, last=None, best=1)
-    trained(corpus, "run", resume=True, max_duration=["9 updates"], validation=every("9 updates"))
+    train_run(corpus, "run", resume=True, max_duration=["9 updates"], validation=every("9 updates"))
     assert run.weights_origin()["checkpoints"] == ["00000009"]

@@ -11,7 +11,7 @@ from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer
 from tests.support.commands import invoke_in
 from tests.support.tokenizers import ODD, STOCHASTIC, TEXT, TRAINED
-from tests.support.trainings import MODELS, assert_same, content, last_weights, metrics, trained
+from tests.support.trainings import MODELS, assert_same, content, last_weights, metrics, train_run
 
 WHITESPACE = {side: {"kind": "words", "pre_tokenizer": "whitespace"} for side in ("source", "target")}
 
@@ -45,11 +45,11 @@ def test_ids_are_reversed_and_text_is_not(tokenizer, tmp_path):
 def test_a_training_is_that_on_reversed_words(corpus, name, key):
     """The same weights and dev loss, and translations with the words in the usual order."""
     options = {"model": MODELS[name], "max_duration": ["4 updates"], "validation": {"every": "2 updates"}}
-    run = trained(corpus, "right", tokenizer=WHITESPACE | {key: True}, **options)
+    run = train_run(corpus, "right", tokenizer=WHITESPACE | {key: True}, **options)
     lines = (corpus / "dev.src").read_text().splitlines()
     for file in corpus.glob("*.tgt" if key == "right_to_left" else "*.src"):
         file.write_text("".join(" ".join(line.split()[::-1]) + "\n" for line in file.read_text().splitlines()))
-    other = trained(corpus, "left", tokenizer=WHITESPACE, **options)
+    other = train_run(corpus, "left", tokenizer=WHITESPACE, **options)
     assert_same(last_weights(run), last_weights(other))
     found, expected = ([row["loss"] for row in metrics(one, "validation")] for one in (run, other))
     assert found == expected
@@ -85,10 +85,10 @@ def test_a_long_line_is_cut_where_it_would_be_in_the_usual_order(tokenizer, tag,
 
 @pytest.mark.slow
 def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
-    left = trained(corpus, "left", tokenizer={"joint": {"kind": "characters"}}, max_duration=["2 updates"])
+    left = train_run(corpus, "left", tokenizer={"joint": {"kind": "characters"}}, max_duration=["2 updates"])
     shared = {"run_dir": str(left.folder), "right_to_left": True}
-    right = trained(corpus, "right", tokenizer=shared, max_duration=["2 updates"])
-    again = trained(corpus, "again", tokenizer={"run_dir": str(right.folder)}, max_duration=["2 updates"])
+    right = train_run(corpus, "right", tokenizer=shared, max_duration=["2 updates"])
+    again = train_run(corpus, "again", tokenizer={"run_dir": str(right.folder)}, max_duration=["2 updates"])
     line = (corpus / "dev.tgt").read_text().splitlines()[0]
     ids = [run.load_tokenizers().target.encode(line) for run in (left, right, again)]
     assert ids[0][::-1] == ids[1] != ids[0] == ids[2]
@@ -102,7 +102,7 @@ def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
     error = invoke_in(corpus, "export", right.folder, "--to", "onnx", code=2).err
     assert "its target tokens are in reverse order" in error and not (right.folder / "onnx").exists()
     shared = {"run_dir": str(left.folder), "reverse_source": True}
-    reverse = trained(corpus, "reverse", tokenizer=shared, max_duration=["2 updates"])
+    reverse = train_run(corpus, "reverse", tokenizer=shared, max_duration=["2 updates"])
     assert [one.encode(line) for one in reverse.load_tokenizers()] == [ids[1], ids[0]]
     error = invoke_in(corpus, "export", reverse.folder, "--to", "onnx", code=2).err
     assert "its source tokens are in reverse order" in error and not (reverse.folder / "onnx").exists()

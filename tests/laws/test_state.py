@@ -40,7 +40,7 @@ from tests.support.searches import search
 KINDS = [*EVERY_DECODER, *RELATIVE]
 
 
-def copied(tree):
+def copy_tree(tree):
     return map_tensors(torch.clone, tree)
 
 
@@ -68,9 +68,9 @@ def test_two_continuations_of_a_state_are_independent(decoder, hypotheses=3):
     memory, state = net.encode(*sources())
     state = net.decode(targets(4 * hypotheses, 2), repeat_rows(state, hypotheses), memory).state
     for steps in (1, 3, 2 * INITIAL_CAPACITY):
-        before, ids = copied(state), targets(4 * hypotheses, steps)
+        before, ids = copy_tree(state), targets(4 * hypotheses, steps)
         one = net.decode(ids, state, memory)
-        after = copied(one.state)
+        after = copy_tree(one.state)
         other = net.decode((ids + 1) % WORDS, state, memory)  # its cache buffer is already used by `one`
         again = net.decode(ids, before, memory)
         assert_equal(state, before)
@@ -134,7 +134,7 @@ def test_a_state_of_inference_mode_may_be_continued_outside_it():
         memory, state = net.encode(*sources())
         for _ in range(3):
             state = net.decode(targets(4, 1), state, memory).state
-        expected = net.decode(targets(4, 1), copied(state), memory)
+        expected = net.decode(targets(4, 1), copy_tree(state), memory)
     with torch.no_grad():
         output = net.decode(targets(4, 1), state, memory)
         net.decode(targets(4, 1), output.state, memory)

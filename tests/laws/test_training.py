@@ -22,15 +22,15 @@ from seq2attn.training.memory import MemoryTrial
 from seq2attn.training.train_state import TrainState, fraction_done, is_due
 from seq2attn.training.validation import Validator
 from tests.support.marks import slow_but
-from tests.support.trainings import assert_near, assert_same, last_state, last_weights, log_of, metrics, trained
+from tests.support.trainings import assert_near, assert_same, last_state, last_weights, log_of, metrics, train_run
 
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_duration": ["3 epochs"], "validation": {"every": "1 epoch"}}
 
 
 @pytest.mark.parametrize("clip", slow_but([0.1], [None, 0.1]))
 def test_accumulating_batches_is_one_large_batch(corpus, clip):
-    parts = trained(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, max_grad_norm=clip, **SGD)
-    whole = trained(corpus, "whole", batch={"tokens": 10_000}, max_grad_norm=clip, **SGD)
+    parts = train_run(corpus, "parts", batch={"tokens": 24, "gradient_accumulation": 1000}, max_grad_norm=clip, **SGD)
+    whole = train_run(corpus, "whole", batch={"tokens": 10_000}, max_grad_norm=clip, **SGD)
     lengths = load_prepared(whole.folder).train.corpus.lengths
     assert len(plan_batches(lengths, tokens=24, seed=1, epoch=0)) > 10
     assert len(plan_batches(lengths, tokens=10_000, seed=1, epoch=0)) == 1
@@ -40,27 +40,29 @@ def test_accumulating_batches_is_one_large_batch(corpus, clip):
 
 def test_micro_batches_equal_accumulated_batches(corpus):
     options = {**SGD, "max_duration": ["2 epochs"]}
-    parts = trained(corpus, "parts", batch={"tokens": 240, "micro_batch_tokens": 24}, **options)
-    joined = trained(corpus, "joined", batch={"tokens": 24, "gradient_accumulation": 10}, **options)
+    parts = train_run(corpus, "parts", batch={"tokens": 240, "micro_batch_tokens": 24}, **options)
+    joined = train_run(corpus, "joined", batch={"tokens": 24, "gradient_accumulation": 10}, **options)
     assert last_state(parts).update > 3
     assert_same(last_weights(parts), last_weights(joined))
 
 
 def test_a_resumed_training_keeps_the_tokens_that_fitted(corpus):
     options = {"batch": {"tokens": 44}, "validation": {"every": "4 updates", "metric": "loss"}}
-    whole = trained(corpus, "whole", max_duration=["8 updates"], **options)
-    trained(corpus, "parts", max_duration=["4 updates"], **options)
-    parts = trained(corpus, "parts", max_duration=["8 updates"], **{**options, "batch": {"tokens": "fit"}}, resume=True)
+    whole = train_run(corpus, "whole", max_duration=["8 updates"], **options)
+    train_run(corpus, "parts", max_duration=["4 updates"], **options)
+    parts = train_run(
+        corpus, "parts", max_duration=["8 updates"], **{**options, "batch": {"tokens": "fit"}}, resume=True
+    )
     assert_same(last_weights(parts), last_weights(whole))
     with pytest.raises(UserError, match="needs a CUDA GPU; set a number"):
-        trained(corpus, "new", batch={"tokens": "fit"})
+        train_run(corpus, "new", batch={"tokens": "fit"})
 
 
 def test_an_epoch_is_resumed_at_the_same_fraction_with_other_batches(corpus):
-    run = trained(corpus, "run", max_duration=["1.5 epochs"], batch={"tokens": 24})
+    run = train_run(corpus, "run", max_duration=["1.5 epochs"], batch={"tokens": 24})
     before = last_state(run)
     assert before.updates_in_epoch > 5
-    after = last_state(trained(corpus, "run", max_duration=["2 epochs"], batch={"tokens": 150}, resume=True))
+    after = last_state(train_run(corpus, "run", max_duration=["2 epochs"], batch={"tokens": 150}, resume=True))
     whole = len(plan_batches(load_prepared(run.folder).train.corpus.lengths, tokens=150, seed=1, epoch=1))
     assert (after.epoch, after.updates_in_epoch) == (2, 0)
     assert after.update - before.update == pytest.approx(whole / 2, abs=1)
@@ -78,17 +80,17 @@ def test_the_time_of_training_includes_segmentation_and_validation_once(corpus, 
     slow(MemoryTrial, "fits", 9 * 3600)  # which does not count
     monkeypatch.setattr(time, "monotonic", lambda: now() + sum(seconds))
     validation = {"every": "1 hour", "metric": "loss"}
-    run = trained(corpus, "run", max_duration=["2 epochs", "9 hours"], validation=validation)
+    run = train_run(corpus, "run", max_duration=["2 epochs", "9 hours"], validation=validation)
     assert last_state(run).seconds // 60 == 2 * 60 + 3
     length = last_state(run).update // 2
     assert [line["update"] for line in metrics(run, "validation")] == [1, length + 1, 2 * length]
-    run = trained(corpus, "run", max_duration=["9 epochs", "5 hours"], validation=validation, resume=True)
+    run = train_run(corpus, "run", max_duration=["9 epochs", "5 hours"], validation=validation, resume=True)
     assert last_state(run).update == 4 * length + 1
 
 
 def test_a_report_is_the_mean_over_the_tokens_of_its_updates(corpus):
-    lines = metrics(trained(corpus, "each", max_duration=["3 updates"], report_every=1), "train")
-    (report,) = metrics(trained(corpus, "once", max_duration=["3 updates"], report_every=4), "train")
+    lines = metrics(train_run(corpus, "each", max_duration=["3 updates"], report_every=1), "train")
+    (report,) = metrics(train_run(corpus, "once", max_duration=["3 updates"], report_every=4), "train")
     tokens = np.diff([0, *(line["target_tokens"] for line in lines)])
     assert np.average([line["loss"] for line in lines], weights=tokens) == pytest.approx(report["loss"])
     nats = [math.log(line["perplexity"]) for line in lines]
@@ -100,7 +102,7 @@ def test_the_progress_bar_has_the_speed_of_each_update(corpus, monkeypatch):
     texts, seconds = [], itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(tqdm, "set_postfix_str", lambda _, text, refresh: texts.append(text))
-    trained(corpus, "run", max_duration=["6 updates"], report_every=2)
+    train_run(corpus, "run", max_duration=["6 updates"], report_every=2)
     speeds = [int(text.partition(" target tokens/s")[0]) for text in texts]
     assert len(speeds) == 6 and all(speeds)
 
@@ -108,7 +110,7 @@ def test_the_progress_bar_has_the_speed_of_each_update(corpus, monkeypatch):
 def test_the_best_checkpoints_are_kept_and_translate(corpus):
     options = {"max_duration": ["20 updates"], "optimizer": {"kind": "adam", "lr": 0.3}}  # it overshoots
     validation, checkpoints = {"every": "2 updates", "metric": "loss"}, {"keep_last": 1, "keep_best": 3}
-    run = trained(corpus, "run", validation=validation, checkpoints=checkpoints, **options)
+    run = train_run(corpus, "run", validation=validation, checkpoints=checkpoints, **options)
     by_update = {line["update"]: line["loss"] for line in metrics(run, "validation")}
     assert len(by_update) == 10
     assert all(f"validation at update {number}: loss {loss:.3f}" in log_of(run) for number, loss in by_update.items())
@@ -137,7 +139,7 @@ def assert_mean(weights, run, names):
 def test_averages_are_means_of_checkpoints(corpus, kind, kept):
     options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.3}}  # it overshoots
     validation = {"every": "2 updates", "metric": "loss"}
-    run = trained(corpus, "run", validation=validation, checkpoints={"average": kind, **kept}, **options)
+    run = train_run(corpus, "run", validation=validation, checkpoints={"average": kind, **kept}, **options)
     validated = [(line["loss"], f"{line['update']:08}") for line in metrics(run, "validation")]
     names = [name for _, name in (validated[-3:] if kind == "last" else sorted(validated)[:3])]
     assert run.weights_origin()["checkpoints"] == names and "the mean of 3 checkpoints" in log_of(run)
@@ -153,7 +155,7 @@ def test_averages_are_means_of_checkpoints(corpus, kind, kept):
 def test_the_newest_checkpoints_have_no_gap(corpus):
     """By default the best three are kept beside the newest two."""
     validation = {"every": "2 updates", "metric": "loss"}
-    run = trained(corpus, "run", max_duration=["12 updates"], validation=validation, checkpoints={"keep_last": 9})
+    run = train_run(corpus, "run", max_duration=["12 updates"], validation=validation, checkpoints={"keep_last": 9})
     shutil.rmtree(run.folder / "checkpoints" / "00000008")
     assert average_run(run.folder, last=2, best=None).endswith("00000010, 00000012")
     with pytest.raises(RunError, match="of the newest 3 checkpoints, update 8 was removed; average fewer"):
@@ -165,7 +167,7 @@ def test_without_kept_checkpoints_the_best_is_the_average(corpus):
     """The best of several, and not the newest; its file is kept though `keep_best` asks for none."""
     options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.3}}  # it overshoots
     options |= {"validation": {"every": "2 updates", "metric": "loss"}}
-    run = trained(corpus, "none", checkpoints={"keep_best": 0, "average": "best"}, **options)
+    run = train_run(corpus, "none", checkpoints={"keep_best": 0, "average": "best"}, **options)
     losses = {line["update"]: line["loss"] for line in metrics(run, "validation")}
     best = min(losses, key=losses.get)
     assert len(losses) == 6 and best < 10
@@ -177,16 +179,16 @@ def test_without_kept_checkpoints_the_best_is_the_average(corpus):
 def test_the_average_of_the_last_has_no_gap(corpus):
     """Where fewer were kept before a resumption, older ones are of the best, with others between."""
     options = {"optimizer": {"kind": "adam", "lr": 0.3}, "validation": {"every": "2 updates", "metric": "loss"}}
-    run = trained(corpus, "run", max_duration=["14 updates"], checkpoints={"keep_last": 2, "keep_best": 3}, **options)
+    run = train_run(corpus, "run", max_duration=["14 updates"], checkpoints={"keep_last": 2, "keep_best": 3}, **options)
     kept = [checkpoint.train_state.update for checkpoint in list_checkpoints(run.folder)]
     assert kept[-2:] == [12, 14] and 10 not in kept and len(kept) > 3
     more = {"checkpoints": {"keep_last": 6, "average": "last"}, "resume": True}
-    trained(corpus, "run", max_duration=["18 updates"], **options, **more)
+    train_run(corpus, "run", max_duration=["18 updates"], **options, **more)
     names = [f"{update:08}" for update in (12, 14, 16, 18)]
     assert run.weights_origin()["checkpoints"] == names and "the mean of 4 checkpoints" in log_of(run)
     assert log_of(run).count("warning: the mean is of the checkpoints since the last one that was removed") == 1
     assert_mean(load_tensors(run.weights_path), run, names)
-    trained(corpus, "run", max_duration=["24 updates"], **options, **more)
+    train_run(corpus, "run", max_duration=["24 updates"], **options, **more)
     assert run.weights_origin()["checkpoints"] == [f"{update:08}" for update in range(14, 25, 2)]
     assert "since the last one that was removed" not in log_of(run)  # which was logged after the last checkpoint
 

@@ -9,7 +9,7 @@ import torch
 
 from seq2attn.data.prepared_data import load_prepared
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
-from tests.support.trainings import trained
+from tests.support.trainings import train_run
 from tests.support.validation import every, validate
 from tests.support.validation import run as run
 
@@ -67,7 +67,7 @@ def test_some_dev_sentences_are_validated_as_a_dev_set_of_them(run, corpus):
         assert sample in validator.format_samples(few.translations)
     for name, lines in (("src", sources), ("tgt", references)):
         (corpus / f"dev.{name}").write_text("".join(lines[row] + "\n" for row in (0, 2, 5)))
-    data = trained(corpus, "few", max_duration=["1 update"])
+    data = train_run(corpus, "few", max_duration=["1 update"])
     alone, result = validate(run, prepared=load_prepared(data.folder), validation=every(metric="chrf"))
     assert result.scores == pytest.approx(few.scores)
     assert alone.digest == validator.digest

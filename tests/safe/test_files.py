@@ -11,7 +11,7 @@ from seq2attn.errors import RunError
 from seq2attn.io.files import MAX_FILE_BYTES, atomic_dir, read_bytes, read_object, remove_temporary, write_bytes
 from seq2attn.io.weights import load_tensors, read_tensor_specs
 from tests.support.commands import Invoke
-from tests.support.untrained_runs import SWEEP, TRANSFORMER_CONFIG, untrained
+from tests.support.untrained_runs import SWEEP, TRANSFORMER_CONFIG, untrained_run
 
 FIX = "mend it"
 
@@ -102,7 +102,7 @@ def test_names_beside_a_folder_are_the_users(tmp_path: Path) -> None:
 
 def test_evaluation_writes_inside_the_run(tmp_path: Path, invoke: Invoke) -> None:
     """The names of test sets are also names of output files."""
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     invoke("evaluate", run.folder, "--greedy")
     before = {path.name for path in tmp_path.iterdir()}
     config = run.config_path.read_text(encoding="utf-8")
@@ -124,7 +124,7 @@ def test_evaluation_writes_inside_the_run(tmp_path: Path, invoke: Invoke) -> Non
 def test_an_output_does_not_replace_an_input(
     tmp_path: Path, invoke: Invoke, command: str, inputs: tuple[str, ...]
 ) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     for option in inputs:
         (tmp_path / option).write_bytes(b"few\tare\n" if option == "--glossary" else b"0-0\n")
     arguments = [command, run.folder, *(part for option in inputs for part in (option, tmp_path / option))]
@@ -140,7 +140,7 @@ def test_an_output_does_not_replace_an_input(
 @pytest.mark.parametrize("make", [os.mkfifo, device])
 def test_endless_files_are_not_read(tmp_path: Path, invoke: Invoke, make: Callable[[Path], None]) -> None:
     config = TRANSFORMER_CONFIG.replace("dev: {kind: plain,", "dev: {kind: plain, alignment: links.txt,")
-    run = untrained(tmp_path, config)
+    run = untrained_run(tmp_path, config)
     (tmp_path / "lines.txt").unlink()
     make(tmp_path / "lines.txt")
     of_run = [

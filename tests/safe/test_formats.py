@@ -16,8 +16,8 @@ from seq2attn.io.files import FORMAT_VERSION, check_format
 from seq2attn.sweep.record import read_record
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
-from tests.support.trainings import trained
-from tests.support.untrained_runs import untrained
+from tests.support.trainings import train_run
+from tests.support.untrained_runs import untrained_run
 
 READERS: dict[str, Callable[[RunDirectory], object]] = {
     "run.json": lambda run: Translator.load(run.folder),
@@ -29,7 +29,7 @@ READERS: dict[str, Callable[[RunDirectory], object]] = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_another_version_is_refused(tmp_path: Path, name: str) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     path = run.folder / name
     path.parent.mkdir(exist_ok=True)
     for version in (None, 0, str(FORMAT_VERSION), True, FORMAT_VERSION + 1, 2**70):
@@ -42,13 +42,13 @@ def test_another_version_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_run_of_another_version_is_not_changed(tmp_path: Path, corpus: Path) -> None:
     """Even if its checkpoints cannot be read: they may be valid in that version."""
-    run = trained(corpus, "run", max_duration=["2 updates"])
+    run = train_run(corpus, "run", max_duration=["2 updates"])
     (run.folder / "run.json").write_text('{"format": 99}', encoding="utf-8")
     for folder in checkpoint_folders(run.folder):
         (folder / "train_state.json").write_text("{}", encoding="utf-8")
     before = shutil.copytree(run.folder, tmp_path / "copy")
     with pytest.raises(RunError, match="format 99"):
-        trained(corpus, "run", resume=True, max_duration=["4 updates"])
+        train_run(corpus, "run", resume=True, max_duration=["4 updates"])
     with pytest.raises(RunError, match="format 99"):
         average_run(run.folder, last=1, best=None)
     names, names_now = ({p.relative_to(root) for p in root.rglob("*")} for root in (before, run.folder))

@@ -9,7 +9,7 @@ from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.search.search_config import MAX_LENGTH, BeamConfig, GreedyConfig, LengthsConfig, check_size
 from tests.support.commands import Invoke
-from tests.support.untrained_runs import CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, untrained_run
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
@@ -83,7 +83,7 @@ def test_only_the_user_may_set_a_large_search(
     tmp_path: Path, invoke: Invoke, command: tuple[str, ...], search: str, key: str
 ) -> None:
     before, _, after = CONFIG.partition("search: ")
-    run = untrained(tmp_path, f"{before}search: {search}{after.partition(chr(10))[2]}\n")
+    run = untrained_run(tmp_path, f"{before}search: {search}{after.partition(chr(10))[2]}\n")
     name, *arguments = command
     error = invoke(name, run.folder, *arguments, code=2).err
     assert f"{run.config_path}: its `search` follows" in error and f"--set search.{key}=5" in error

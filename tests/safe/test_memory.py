@@ -19,7 +19,7 @@ from seq2attn.io.weights import METADATA_KEY, load_tensors, read_metadata, read_
 from seq2attn.pretrained.marian_weights import read_marian_weights
 from seq2attn.tokenizers.sentencepiece_model import read_pieces
 from tests.support.memory import refusal
-from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained
+from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained_run
 
 REPEATED = 10**7
 """Bytes of the repeated part of most files."""
@@ -49,7 +49,7 @@ HEADERS = {
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_headers_of_weights(tmp_path: Path, name: str) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     write_header(run.weights_path, HEADERS[name]())
     size = run.weights_path.stat().st_size
     readers: list[Callable[[], object]] = [lambda: Translator.load(run.folder), lambda: read_metadata(run.weights_path)]
@@ -70,7 +70,7 @@ JSON = {
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize("file", ["run.json", "source/vocabulary.json", "source/tokenizer.json"])
 def test_json_of_a_run(tmp_path: Path, name: str, file: str) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     path = run.folder / file
     path.write_text(f'{{"format": {FORMAT_VERSION}, "tokens": {JSON[name]()}}}', encoding="utf-8")
     assert str(path) in refusal(lambda: Translator.load(run.folder), path.stat().st_size)
@@ -129,7 +129,7 @@ def change(run: RunDirectory, key: str, value: int) -> None:
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_the_number_of_layers(tmp_path: Path, value: int, config: str, side: str) -> None:
     """Each layer of a claimed million would be built, without memory for weights, but with some for itself."""
-    run = untrained(tmp_path, config)
+    run = untrained_run(tmp_path, config)
     change(run, f"model.{side}.layers", value)
     assert "less than or equal to 1000" in refusal(lambda: Translator.load(run.folder), 2**15)
 
@@ -145,7 +145,7 @@ PREPARED = {
 @pytest.mark.parametrize("name", PREPARED)
 def test_counts_of_prepared_text(tmp_path: Path, name: str) -> None:
     changes, message = PREPARED[name]
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     config = run.load_config()
     prepare(config.data, config.tokenizer, run.folder, lambda _: None)
     path = run.folder / "data/prepared.json"

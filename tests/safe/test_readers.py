@@ -29,8 +29,8 @@ from seq2attn.sweep.record import (
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.metrics_logger import METRICS_FILE
 from tests.support.commands import Invoke
-from tests.support.trainings import trained
-from tests.support.untrained_runs import CONFIG, PLUGIN, SWEEP, untrained
+from tests.support.trainings import train_run
+from tests.support.untrained_runs import CONFIG, PLUGIN, SWEEP, untrained_run
 
 MODULE = 'from pathlib import Path\nPath("it ran").touch()\n'
 
@@ -40,7 +40,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialRun:
     """The first trial of a sweep, begun by somebody else, and a module in the working directory."""
     monkeypatch.setattr(plugin, "_allowed", set())
     monkeypatch.chdir(tmp_path)
-    untrained(tmp_path)
+    untrained_run(tmp_path)
     (tmp_path / "sweep.yaml").write_text(SWEEP.format("own.yaml"), encoding="utf-8")
     (tmp_path / "theirs_of_a_trial.py").write_text(MODULE, encoding="utf-8")
     run = load_plan(tmp_path / "sweep.yaml").runs[0]
@@ -96,7 +96,7 @@ def test_large_files_of_own_text_are_read(tmp_path: Path) -> None:
     write_record(tmp_path, record)
     assert read_record(tmp_path) == record
     counts = {chr(code): 123_456 for code in range(0x10000, 0x20000)}
-    empty = inspect_pairs([], *untrained(tmp_path).load_tokenizers())
+    empty = inspect_pairs([], *untrained_run(tmp_path).load_tokenizers())
     corpus = replace(empty, source=replace(empty.source, characters=counts))
     report = DataReport(corpus, corpus, {})
     report.save(tmp_path)
@@ -133,17 +133,17 @@ OTHER = b'{"a": 1}\n{"kind": "validation"}\n{"kind": [], "update": []}\n{"kind":
 
 
 @pytest.fixture(scope="module")
-def averaged(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def run_of_three_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run with three checkpoints."""
     from tests.support.trainings import write_corpus
 
     folder = write_corpus(tmp_path_factory.mktemp("averaged"))
-    return trained(folder, "run", max_duration=["6 updates"], validation={"every": "2 updates", "metric": "loss"})
+    return train_run(folder, "run", max_duration=["6 updates"], validation={"every": "2 updates", "metric": "loss"})
 
 
 @pytest.mark.parametrize("name", [*TORN, *INVALID, "other objects", "missing"])
-def test_averages_after_a_torn_log(averaged: RunDirectory, name: str) -> None:
-    path = averaged.folder / METRICS_FILE
+def test_averages_after_a_torn_log(run_of_three_checkpoints: RunDirectory, name: str) -> None:
+    path = run_of_three_checkpoints.folder / METRICS_FILE
     data = path.read_bytes()
     try:
         if name in TORN:
@@ -155,9 +155,11 @@ def test_averages_after_a_torn_log(averaged: RunDirectory, name: str) -> None:
         if name in INVALID:
             path.write_bytes(INVALID[name](data))
             with pytest.raises(RunError, match=rf"{METRICS_FILE}:\d+: .*; remove the file"):
-                average_run(averaged.folder, last=2, best=None)
+                average_run(run_of_three_checkpoints.folder, last=2, best=None)
         else:
-            assert "is now the mean of 00000004, 00000006" in average_run(averaged.folder, last=2, best=None)
+            assert "is now the mean of 00000004, 00000006" in average_run(
+                run_of_three_checkpoints.folder, last=2, best=None
+            )
     finally:
         path.write_bytes(data)
 

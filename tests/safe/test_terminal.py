@@ -24,7 +24,7 @@ from seq2attn.io.terminal import visible
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.metrics_logger import MetricsLogger
 from tests.support.commands import Invoke, all_commands
-from tests.support.untrained_runs import CONFIG, RECIPE, SWEEP, untrained
+from tests.support.untrained_runs import CONFIG, RECIPE, SWEEP, untrained_run
 
 FULL = Path("/dev/full")
 ESCAPE = "\x1b]0;title\x07\x9b31m\u202edrow\x7f\r"
@@ -74,7 +74,7 @@ def _close(stream: TextIO | None) -> None:
 def run(tmp_path: Path) -> RunDirectory:
     (tmp_path / "sweep.yaml").write_text(SWEEP.format("own.yaml"), encoding="utf-8")
     (tmp_path / "recipe.yaml").write_text(RECIPE.format("own.yaml"), encoding="utf-8")
-    return untrained(tmp_path)
+    return untrained_run(tmp_path)
 
 
 COMMANDS = {

@@ -19,7 +19,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.training.checkpoints.averaging import average_run
 from tests.support.commands import all_commands, invoke_in
-from tests.support.untrained_runs import CONFIG, LINES, PLUGIN, RECIPE, SWEEP, untrained
+from tests.support.untrained_runs import CONFIG, LINES, PLUGIN, RECIPE, SWEEP, untrained_run
 
 ENCODER = "    kind: gru\n    dim: 8\n"
 NUMBERS = count()
@@ -43,7 +43,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> RunDire
     (tmp_path / module).mkdir()
     (tmp_path / module / "__init__.py").touch()
     (tmp_path / module / "inner.py").write_text(PLUGIN, encoding="utf-8")
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     edit_config(run, ENCODER, f"    kind: {module}.inner:Theirs\n    dim: 8\n")
     return run
 
@@ -136,7 +136,7 @@ def test_allowed_modules_are_imported(run: RunDirectory, module: str, name: str)
     with pytest.raises(RunError, match="has 0 checkpoints"):
         average_run(run.folder, last=1, best=None)
     shutil.rmtree(run.folder)
-    assert texts == [t.text for t in Translator.load(untrained(run.folder.parent).folder).translate(LINES)]
+    assert texts == [t.text for t in Translator.load(untrained_run(run.folder.parent).folder).translate(LINES)]
 
 
 def test_other_modules_are_not(run: RunDirectory, module: str) -> None:
@@ -148,7 +148,7 @@ def test_other_modules_are_not(run: RunDirectory, module: str) -> None:
 
 @pytest.mark.parametrize("kind", ["os:system", "seq2attn.encoders.recurrent:RecurrentEncoder", "a:b:c", ":", "..x:y"])
 def test_any_import_path_is_untrusted(tmp_path: Path, kind: str) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     edit_config(run, ENCODER, f"    kind: '{kind}'\n")
     with pytest.raises(ConfigError, match="would run code"):
         Translator.load(run.folder)
@@ -183,7 +183,7 @@ class TestFolders:
     """Other files that a config names are not read."""
 
     def test_other_configs(self, tmp_path: Path) -> None:
-        run = untrained(tmp_path)
+        run = untrained_run(tmp_path)
         (tmp_path / "other.yaml").write_text("run_dir: elsewhere\n", encoding="utf-8")
         run.config_path.write_text(f"extends: {tmp_path}/other.yaml\n" + run.config_path.read_text(encoding="utf-8"))
         with pytest.raises(ConfigError, match=r"config.yaml:1:10: the config of a run is complete"):
@@ -203,7 +203,7 @@ class TestFolders:
 
     def test_vectors_and_texts(self, tmp_path: Path) -> None:
         """Only training reads them; to read a pipe would never end."""
-        run = untrained(tmp_path)
+        run = untrained_run(tmp_path)
         (tmp_path / "lines.txt").unlink()
         os.mkfifo(tmp_path / "lines.txt")
         edit_config(run, "source_vectors: null", f"source_vectors: {tmp_path}/lines.txt")

@@ -10,17 +10,17 @@ from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import METADATA_KEY, is_corrupt, load_tensors, save_tensors
-from tests.support.untrained_runs import untrained
+from tests.support.untrained_runs import untrained_run
 
 BIAS = "output_projection.bias"
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    return untrained(tmp_path)
+    return untrained_run(tmp_path)
 
 
-def refused(run: RunDirectory) -> str:
+def loading_error(run: RunDirectory) -> str:
     """The message about a run that cannot be loaded, which names the file of weights."""
     with pytest.raises(RunError) as error:
         Translator.load(run.folder)
@@ -44,7 +44,7 @@ def test_weights_of_other_models_are_refused(run: RunDirectory) -> None:
     for changes, message in cases:
         changed = {name: tensor for name, tensor in {**tensors, **changes}.items() if tensor is not None}
         save_tensors(changed, run.weights_path)
-        assert message in refused(run)
+        assert message in loading_error(run)
     save_tensors(tensors, run.weights_path)
     Translator.load(run.folder)
 
@@ -62,10 +62,10 @@ def test_invalid_metadata_is_refused(run: RunDirectory) -> None:
     tensors = load_tensors(run.weights_path)
     for tokens in ([1], {}, "<pad>", ["<pad>"], ["\ud800"], None):
         save_tensors(tensors, run.weights_path, {"source": tokens})
-        refused(run)
+        loading_error(run)
     for text in ("[", "{", "[" * 9999, "[]", '{"origin": []}'):
         safetensors.torch.save_file(tensors, run.weights_path, {METADATA_KEY: text})
-        refused(run)
+        loading_error(run)
         assert is_corrupt(run.weights_path)  # so that a training resumes from the checkpoint before
         with pytest.raises(RunError, match=str(run.weights_path)):
             run.weights_origin()
@@ -77,4 +77,4 @@ def test_a_config_of_a_larger_model_is_refused(run: RunDirectory, forged: str) -
     config = run.config_path.read_text(encoding="utf-8")
     assert "dim: 8" in config
     run.config_path.write_text(config.replace("dim: 8", forged), encoding="utf-8")
-    refused(run)
+    loading_error(run)

@@ -36,10 +36,12 @@ def run_contents(run):
             f"training state: update {update}: {k}": repr(v) for k, v in state.items() if k not in MEASUREMENTS
         }
     log = [TIMING_PATTERN.sub("", line) for line in _lines(run, "train.log")]
-    contents |= _numbered("train.log", [line for line in log if not line.startswith("# ")])
+    contents |= number_lines("train.log", [line for line in log if not line.startswith("# ")])
     reports = map(json.loads, _lines(run, "metrics.jsonl"))
-    contents |= _numbered("metrics", ({k: v for k, v in report.items() if k not in MEASUREMENTS} for report in reports))
-    return contents | _numbered("samples", _lines(run, "samples.txt"))
+    contents |= number_lines(
+        "metrics", ({k: v for k, v in report.items() if k not in MEASUREMENTS} for report in reports)
+    )
+    return contents | number_lines("samples", _lines(run, "samples.txt"))
 
 
 def _tensors(kind, path):
@@ -54,5 +56,5 @@ def _lines(run, name):
     return path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
 
 
-def _numbered(kind, lines):
+def number_lines(kind, lines):
     return {f"{kind}: line {number}": line for number, line in enumerate(lines, start=1)}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from seq2attn.cli import app
 
 
-def fuzzed(case: SearchStrategy[Any], *, quick: int, slow: int) -> Callable[[Callable[[Any, Any], None]], Any]:
+def fuzz(case: SearchStrategy[Any], *, quick: int, slow: int) -> Callable[[Callable[[Any, Any], None]], Any]:
     """A test that runs `check(home, case)` with cases of a strategy; `home` is the module's fixture of that name."""
 
     def decorate(check: Callable[[Any, Any], None]) -> Any:

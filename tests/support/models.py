@@ -179,7 +179,7 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
 
 
-def shuffled(module: Any) -> Any:
+def shuffle_weights(module: Any) -> Any:
     """The module with weights far from their initial values, so that nothing is right by being zero or one."""
     for i, parameter in enumerate(module.parameters()):
         with torch.no_grad():

@@ -65,7 +65,7 @@ def content(folder, run, *, model=BAHDANAU, tokenizer=WORD_TOKENIZERS, **trainin
     return {"run_dir": str(folder / run), **parts}
 
 
-def trained(folder, run, *, resume=False, **options):
+def train_run(folder, run, *, resume=False, **options):
     return train(ExperimentConfig.model_validate(content(folder, run, **options)), resume=resume)
 
 
@@ -81,7 +81,7 @@ def metrics(run, kind=None):
     return [line for line in untimed if kind in (None, line["kind"])]
 
 
-def assert_exact_resume(folder, updates, *, train=trained, **options):
+def assert_exact_resume(folder, updates, *, train=train_run, **options):
     """A training that is resumed half-way equals an uninterrupted one in weights, optimizer state and logs."""
     whole = train(folder, "whole", max_duration=[f"{updates} updates"], **options)
     train(folder, "parts", max_duration=[f"{updates // 2} updates"], **options)

@@ -53,7 +53,7 @@ deviations: [All.]
 TRANSFORMER_CONFIG = CONFIG.replace(GRU, TRANSFORMER)
 
 
-def untrained(
+def untrained_run(
     folder: Path, config: str = CONFIG, words: Sequence[str] = WORDS, tags: tuple[str, ...] = ()
 ) -> RunDirectory:
     """`folder/run`: a config, tokenizers and initial weights."""

@@ -8,7 +8,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.training.distributed import init_distributed
 from seq2attn.training.validation import Validator
-from tests.support.trainings import content, trained
+from tests.support.trainings import content, train_run
 
 
 def every(unit="2 updates", **options):
@@ -19,7 +19,7 @@ def every(unit="2 updates", **options):
 def run(corpus):
     """A trained run whose references are not reproduced by its tokenizer."""
     (corpus / "dev.tgt").write_text("".join(f"ba ba ba ba ba, zzzz  xyz{row}\n" for row in range(6)))
-    return trained(corpus, "run", max_duration=["6 updates"], optimizer={"kind": "adam", "lr": 0.1})
+    return train_run(corpus, "run", max_duration=["6 updates"], optimizer={"kind": "adam", "lr": 0.1})
 
 
 def validate(run, model=None, prepared=None, search=None, evaluation=None, **training):

@@ -21,7 +21,7 @@ from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
 from seq2attn.nn.packing import Sequences
 from tests.support.formulas import plain_attention, plain_context
-from tests.support.models import ALIGNS, ATTENTIONS, SCORES, rand, shuffled
+from tests.support.models import ALIGNS, ATTENTIONS, SCORES, rand, shuffle_weights
 
 B, T, S, QUERY, KEY, VALUE = 3, 9, 7, 8, 12, 4
 LENGTHS = (7, 3, 1)
@@ -40,7 +40,7 @@ def key_dim(name):
 
 def build(score, align="global"):
     config = AttentionConfig.model_validate({"score": SCORES[score], "align": ALIGNS[align]})
-    return shuffled(config.build(QUERY, key_dim(score), VALUE)).eval()
+    return shuffle_weights(config.build(QUERY, key_dim(score), VALUE)).eval()
 
 
 @pytest.mark.parametrize(("score", "align"), [*ATTENTIONS, *(("coverage", align) for align in ALIGNS)])
@@ -80,7 +80,7 @@ def test_fused_attention_is_the_formula(name, hypotheses, monkeypatch):
         kv_heads, positions = SELF_ATTENTION[name]
         config = MultiHeadScoreConfig(heads=4, kv_heads=kv_heads)
         score = config.build(QUERY, QUERY, **positions)
-        attention = shuffled(Attention(score, projection=ValueProjection(VALUE, 8)))
+        attention = shuffle_weights(Attention(score, projection=ValueProjection(VALUE, 8)))
     else:
         attention = build(name)
     _, keys, values, mask, _ = inputs(QUERY if name in SELF_ATTENTION else key_dim(name))
@@ -110,7 +110,7 @@ def test_a_score_derived_from_a_fused_one_is_not_fused():
             return 3 * super().forward(q, k, info)
 
     score = SharpScore(2, scaled=True, key_proj=nn.Linear(KEY, QUERY))
-    attention = shuffled(Attention(score, projection=ValueProjection(VALUE, 8))).eval()
+    attention = shuffle_weights(Attention(score, projection=ValueProjection(VALUE, 8))).eval()
     query, keys, values, mask, position = inputs()
     memory = attention.project_memory(keys, values, mask)
     formula = attention(query, memory, position, need_weights=True)
@@ -133,7 +133,7 @@ def test_a_score_with_a_state_is_not_fused():
             return -5 * info.score_state
 
     score = RepulsiveScore(2, scaled=True, key_proj=nn.Linear(KEY, QUERY))
-    attention = shuffled(Attention(score, projection=ValueProjection(VALUE, 8))).eval()
+    attention = shuffle_weights(Attention(score, projection=ValueProjection(VALUE, 8))).eval()
     query, keys, values, mask, position = inputs()
     memory = attention.project_memory(keys, values, mask)
     outputs = []

@@ -13,7 +13,7 @@ from seq2attn.losses.training_loss import TrainingLoss, reinforce_loss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.support.models import calm, model
-from tests.support.trainings import MODELS, metrics, trained
+from tests.support.trainings import MODELS, metrics, train_run
 
 SCORES = torch.tensor([1.0, -0.5, 0.3, 2.0], dtype=torch.double)
 MASK = torch.tensor([True, True, True, False])
@@ -72,7 +72,7 @@ def test_the_baseline_is_a_moving_average(corpus):
         "checkpoints": {"keep_last": 9},
     }
     for updates in (3, 6):
-        run = trained(
+        run = train_run(
             corpus, "run", model=MODELS["hard"], max_duration=[f"{updates} updates"], resume="if-exists", **options
         )
     means = [-math.log(line["perplexity"]) for line in metrics(run, "train")]

@@ -32,7 +32,7 @@ from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from tests.support.corpora import PHRASES, write_corpus
-from tests.support.untrained_runs import untrained
+from tests.support.untrained_runs import untrained_run
 
 TRAIN = PHRASES[:800]
 FOREIGN = ["الطفل يقرأ كتابا.", "私は電車でケルンに行きます。", "Мы едем в Гамбург.", "Πάμε στο Αμβούργο."]
@@ -162,7 +162,7 @@ def test_text_of_earlier_trainings_is_known(tmp_path: Path) -> None:
 
 
 def test_translation_reports_them(tmp_path: Path) -> None:
-    run = untrained(tmp_path, words=["a", "few", "Гамбург"]).folder  # its vocabulary has the word
+    run = untrained_run(tmp_path, words=["a", "few", "Гамбург"]).folder  # its vocabulary has the word
     translator = load(run)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

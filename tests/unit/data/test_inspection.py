@@ -35,7 +35,7 @@ def hashes(pairs: Pairs) -> NDArray[np.uint64]:
     return np.array([EncodedPair(pair, ([], [])).hash for pair in pairs], np.uint64)
 
 
-def tokenized(line: str) -> str:
+def split_punctuation(line: str) -> str:
     return re.sub(r"([.,!?])", r" \1", line)
 
 
@@ -52,12 +52,12 @@ def pairs_with_defects(seed: int, count: int) -> Pairs:
                 source, target = chance.choice(pairs)
                 source = unicodedata.normalize("NFD", source) + "  "
             case 2:
-                source, target = tokenized(source), target.lower()
+                source, target = split_punctuation(source), target.lower()
         pairs.append((source, target))
     return pairs
 
 
-def normalized(line: str) -> str:
+def normalize(line: str) -> str:
     return " ".join(unicodedata.normalize("NFC", line).split())
 
 
@@ -66,7 +66,7 @@ def test_statistics_equal_a_simple_recount(seed: int, count: int) -> None:
     pairs = pairs_with_defects(seed, count)
     tokenizers = WORDS, CHARACTERS
     report = inspect_pairs(pairs, *tokenizers, hashes(pairs[: count // 3]))
-    same = [(normalized(source), normalized(target)) for source, target in pairs]
+    same = [(normalize(source), normalize(target)) for source, target in pairs]
     assert report.num_pairs == count
     assert report.num_duplicates == count - len(set(same))
     assert report.num_empty == sum(not a and not b for a, b in same)

@@ -37,13 +37,13 @@ def corpus(folder: Path, name: str, pairs: Pairs, links: list[str] | None = None
     return {**write_corpus(folder, name, pairs, links).model_dump(), **options}
 
 
-def numbered(letter: str, count: int) -> Pairs:
+def numbered_pairs(letter: str, count: int) -> Pairs:
     """Distinct pairs of different lengths."""
     return [(f"{letter}{number} " + "x " * (number % 5), f"{letter}{number} y") for number in range(count)]
 
 
 def data_config(folder: Path, *train: dict[str, Any], **options: Any) -> DataConfig:
-    dev = options.pop("dev", None) or corpus(folder, "dev", numbered("a", 3))
+    dev = options.pop("dev", None) or corpus(folder, "dev", numbered_pairs("a", 3))
     return DataConfig.model_validate({"train": list(train), "dev": dev, **options})
 
 
@@ -63,10 +63,10 @@ def first_words(prepared: PreparedData, epoch: int) -> list[str]:
 def test_each_pair_is_in_an_epoch_as_often_as_configured(tmp_path: Path, text: TokenizersConfig) -> None:
     data = data_config(
         tmp_path,
-        corpus(tmp_path, "a", numbered("a", 20)),
-        corpus(tmp_path, "b", [*numbered("b", 7), ("", "empty"), *numbered("c", 4)], repeat=3),
-        corpus(tmp_path, "d", numbered("d", 10), repeat=2.5),
-        corpus(tmp_path, "e", numbered("e", 30), repeat=0.3),
+        corpus(tmp_path, "a", numbered_pairs("a", 20)),
+        corpus(tmp_path, "b", [*numbered_pairs("b", 7), ("", "empty"), *numbered_pairs("c", 4)], repeat=3),
+        corpus(tmp_path, "d", numbered_pairs("d", 10), repeat=2.5),
+        corpus(tmp_path, "e", numbered_pairs("e", 30), repeat=0.3),
     )
     prepared = prepare(data, text, tmp_path / "run", lambda line: None)
     samples = []
@@ -86,7 +86,7 @@ def test_each_pair_is_in_an_epoch_as_often_as_configured(tmp_path: Path, text: T
 
 
 def test_duplicates_in_earlier_corpora(tmp_path: Path) -> None:
-    first, second = corpus(tmp_path, "a", numbered("a", 9)), corpus(tmp_path, "b", numbered("a", 12))
+    first, second = corpus(tmp_path, "a", numbered_pairs("a", 9)), corpus(tmp_path, "b", numbered_pairs("a", 12))
     filters = {"drop_duplicates": True}
     configs = {
         "dropped": data_config(tmp_path, first, second, filters=filters),
@@ -104,9 +104,9 @@ def test_the_log_has_lines_by_corpus(tmp_path: Path) -> None:
     log: list[str] = []
     data = data_config(
         tmp_path,
-        corpus(tmp_path, "a", [*numbered("a", 20), ("left out", "")], tag="news"),
-        corpus(tmp_path, "b", numbered("b", 5), repeat=4),
-        dev=corpus(tmp_path, "dev", numbered("b", 3), tag="news"),
+        corpus(tmp_path, "a", [*numbered_pairs("a", 20), ("left out", "")], tag="news"),
+        corpus(tmp_path, "b", numbered_pairs("b", 5), repeat=4),
+        dev=corpus(tmp_path, "dev", numbered_pairs("b", 3), tag="news"),
     )
     prepared = prepare(data, WORDS, tmp_path / "run", log.append)
     assert log[0] == "train 1: 21 pairs, train 2: 5 pairs, dev: 3 pairs"
@@ -149,7 +149,9 @@ def test_attention_targets_of_the_corpora_with_links(tmp_path: Path, text: Token
 def test_a_corpus_without_a_pair_is_an_error(tmp_path: Path, source: str, repeat: float, message: str) -> None:
     empty = corpus(tmp_path, "empty", [(source, "x"), (source, "y")], repeat=repeat)
     with pytest.raises(DataError, match=message):
-        prepare(data_config(tmp_path, corpus(tmp_path, "a", numbered("a", 9)), empty), WORDS, tmp_path / "run", str)
+        prepare(
+            data_config(tmp_path, corpus(tmp_path, "a", numbered_pairs("a", 9)), empty), WORDS, tmp_path / "run", str
+        )
 
 
 def experiment(folder: Path, data: dict[str, Any], **changes: Any) -> Path:
@@ -194,7 +196,7 @@ def test_the_configs_of_the_docs_are_valid(tmp_path: Path) -> None:
 
 
 def test_counts_that_do_not_add_up_are_errors(tmp_path: Path) -> None:
-    prepare(data_config(tmp_path, corpus(tmp_path, "a", numbered("a", 9))), WORDS, tmp_path / "run", str)
+    prepare(data_config(tmp_path, corpus(tmp_path, "a", numbered_pairs("a", 9))), WORDS, tmp_path / "run", str)
     path = tmp_path / "run" / PREPARED
     path.write_text(path.read_text(encoding="utf-8").replace('"num_kept": 9', '"num_kept": 8'), encoding="utf-8")
     with pytest.raises(RunError, match="its corpora do not add up to the pairs of"):
@@ -214,11 +216,11 @@ def test_a_dumped_config_is_loaded_unchanged(tmp_path: Path, train: Any) -> None
 
 def test_a_vocabulary_that_both_sides_share_has_the_tags_on_both(tmp_path: Path) -> None:
     """With tied embeddings, tables of different sizes would end the training."""
-    model = BPETokenizerConfig(vocab_size=280).train(word for pair in numbered("a", 9) for word in pair).model
+    model = BPETokenizerConfig(vocab_size=280).train(word for pair in numbered_pairs("a", 9) for word in pair).model
     (tmp_path / "spm.model").write_bytes(model)
     side = {"kind": "sentencepiece", "path": tmp_path / "spm.model"}
     text = TokenizersConfig.model_validate({"source": side, "target": side})
-    data = data_config(tmp_path, corpus(tmp_path, "a", numbered("a", 9), tag="news"))
+    data = data_config(tmp_path, corpus(tmp_path, "a", numbered_pairs("a", 9), tag="news"))
     prepared = prepare(data, text, tmp_path / "run", print)
     assert prepared.source.vocabulary == prepared.target.vocabulary and prepared.source.encode("<news>")
 
@@ -228,11 +230,11 @@ def test_tags_of_another_run_are_required_if_all_text_has_one(
     tmp_path: Path, tags: tuple[str | None, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    first = corpus(tmp_path, "a", numbered("a", 9), tag="news")
-    more = corpus(tmp_path, "b", numbered("b", 9), **({"tag": tags[0]} if tags[0] else {}))
+    first = corpus(tmp_path, "a", numbered_pairs("a", 9), tag="news")
+    more = corpus(tmp_path, "b", numbered_pairs("b", 9), **({"tag": tags[0]} if tags[0] else {}))
     prepare(data_config(tmp_path, first, more), TokenizersConfig(joint=WordTokenizerConfig()), tmp_path / "one", print)
     options = {"tag": tags[1]} if tags[1] else {}
-    data = data_config(tmp_path, corpus(tmp_path, "a", numbered("a", 9), **options))
+    data = data_config(tmp_path, corpus(tmp_path, "a", numbered_pairs("a", 9), **options))
     text = TokenizersConfig.model_validate({"run_dir": "~/one"})
     prepared = prepare(data, text, tmp_path / "two", print)
     assert prepared.source.tags and prepared.source.requires_tag == (tags[1] is not None)

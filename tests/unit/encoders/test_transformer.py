@@ -14,7 +14,7 @@ from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.nn.layers import LearnedPositionEmbedding, SinusoidalPositionEncoding
 from seq2attn.nn.packing import Sequences
-from tests.support.models import model, rand, shuffled, sources
+from tests.support.models import model, rand, shuffle_weights, sources
 
 DIM, HEADS, KV_HEADS, HIDDEN, LAYERS = 12, 3, 1, 20, 2
 LENGTHS, TOKENS = (6, 2, 5), 6
@@ -68,7 +68,7 @@ def test_relative_scores_are_their_formula(kv_heads):
     """Shaw et al. 2018, eq. 4: each key has a vector for its distance from the query."""
     most, x = 2, rand(3, TOKENS, DIM)
     config = MultiHeadScoreConfig(heads=HEADS, kv_heads=kv_heads)
-    score = shuffled(config.build(DIM, DIM, max_distance=most))
+    score = shuffle_weights(config.build(DIM, DIM, max_distance=most))
     q, k = (project(x, POSITIONS) for project in (score.project_query, score.project_key))
     scores = score(q, k, QueryInfo(x, POSITIONS))
     vectors, (q, k) = score.relative_embedding.weight.detach().numpy(), (y.detach().numpy() for y in (q, k))
@@ -108,7 +108,7 @@ def llama_layer(ours, config):
 
 
 def test_rotary_grouped_rmsnorm_and_swiglu_are_llamas_layer():
-    ours = shuffled(TransformerEncoderConfig.model_validate(MODERN).build(DIM))
+    ours = shuffle_weights(TransformerEncoderConfig.model_validate(MODERN).build(DIM))
     config = LlamaConfig(
         hidden_size=DIM, intermediate_size=HIDDEN, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS,
         attention_bias=True, rms_norm_eps=1e-6, attn_implementation="eager",

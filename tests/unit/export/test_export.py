@@ -20,7 +20,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.search.search_config import resolve_search
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
-from tests.support.untrained_runs import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.untrained_runs import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained_run
 
 TARGET = CTranslate2Target()
 CPU = torch.device("cpu")
@@ -44,7 +44,7 @@ def save_weights(run: RunDirectory, seed: int) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    run = untrained(tmp_path, TRANSFORMER_CONFIG)
+    run = untrained_run(tmp_path, TRANSFORMER_CONFIG)
     save_weights(run, 1)
     return run
 
@@ -111,7 +111,7 @@ def test_an_export_that_does_not_match_the_run_is_refused(run: RunDirectory) -> 
 def test_options_that_an_engine_lacks_have_their_default_in_verification_and_command(
     tmp_path: Path, search: str, lacking: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace("beam, beam_size: 3, lengths: {max_length: 9}", search))
+    run = untrained_run(tmp_path, TRANSFORMER_CONFIG.replace("beam, beam_size: 3, lengths: {max_length: 9}", search))
     save_weights(run, 1)
     where = tmp_path / "exported"
     assert [one.token_agreement for one in export_run(run, TARGET, where).searches] == [1, 1]
@@ -161,7 +161,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("key", REFUSED)
 def test_unsupported_models_are_refused_with_their_key(tmp_path: Path, key: str) -> None:
-    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace(*REFUSED[key]))
+    run = untrained_run(tmp_path, TRANSFORMER_CONFIG.replace(*REFUSED[key]))
     with pytest.raises(ConfigError, match=rf"config\.yaml:\d+:\d+: `{key}`: ctranslate2 has no "):
         export_run(run, TARGET, tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
@@ -170,7 +170,7 @@ def test_unsupported_models_are_refused_with_their_key(tmp_path: Path, key: str)
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_sides_with_a_table_of_positions_have_a_maximum_length(tmp_path: Path, side: str) -> None:
     rotary = f"  {side}: {{kind: transformer, position_encoding: rotary,"
-    run = untrained(tmp_path, TRANSFORMER_CONFIG.replace(f"  {side}: {{kind: transformer,", rotary))
+    run = untrained_run(tmp_path, TRANSFORMER_CONFIG.replace(f"  {side}: {{kind: transformer,", rotary))
     engine = TARGET.load(run, tmp_path, CPU)
     limits = (engine.max_source_length, engine.max_target_length)
     assert limits == ((None, 2047) if side == "encoder" else (2047, None))

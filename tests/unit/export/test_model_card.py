@@ -17,14 +17,14 @@ from seq2attn.inference.engines.agreement import AgreementReport, SearchAgreemen
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_manifest, write_manifest
 from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
-from tests.support.untrained_runs import TRANSFORMER_CONFIG, untrained
+from tests.support.untrained_runs import TRANSFORMER_CONFIG, untrained_run
 
 AGREEMENT = AgreementReport((SearchAgreement("greedy", 12, 0.995, 0.9, 0.1, 0.1),), 0.0, 0.0)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    return untrained(tmp_path, TRANSFORMER_CONFIG)
+    return untrained_run(tmp_path, TRANSFORMER_CONFIG)
 
 
 def card(run: RunDirectory) -> str:
@@ -100,7 +100,7 @@ def test_sizes_data_and_scores_are_those_of_the_run(run: RunDirectory) -> None:
 def test_the_longest_source_is_that_of_translate(tmp_path: Path, lengths: str, longest: int) -> None:
     learned = "encoder: {kind: transformer, position_encoding: learned, max_positions: 129,"
     config = TRANSFORMER_CONFIG.replace("encoder: {kind: transformer,", learned).replace("max_length: 9", lengths)
-    run = untrained(tmp_path, config)
+    run = untrained_run(tmp_path, config)
     line = Translator.load(run.folder).encode("words " * 200, run.load_config().search.lengths)
     assert max(map(len, line.segments)) == longest
     assert f"a line of at most {longest} tokens" in card(run)
@@ -115,7 +115,7 @@ def test_languages_are_the_suffixes_of_the_training_text(
 ) -> None:
     train = "source: lines.txt, target: lines.txt"
     config = TRANSFORMER_CONFIG.replace(train, f"source: {source}, target: {target}", 1)
-    run = untrained(tmp_path, config)
+    run = untrained_run(tmp_path, config)
     assert known_languages(run.load_config()) == languages
     assert head(card(run)).get("language") == (languages and [*languages])
 

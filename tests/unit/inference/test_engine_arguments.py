@@ -161,7 +161,7 @@ def test_each_argument_arrives_or_is_refused(engines: dict[str, Engine], argumen
         assert [*map(len, output)] == [*map(len, expected)] or name == "transformers"
 
 
-def recorded(engine: Any) -> tuple[Any, Any]:
+def engine_with_records(engine: Any) -> tuple[Any, Any]:
     """An engine with the same model or program, and what that is given."""
     if isinstance(engine, NativeEngine | OnnxEngine):
         model = RecordedModel(engine.model)
@@ -179,14 +179,14 @@ def test_a_budget_is_divided_by_the_hypotheses(engines: dict[str, Engine], name:
     for search in (greedy(lengths=lengths), beam(lengths=lengths)):
         counts = []
         for budget in (60, 400):
-            engine, recorder = recorded(engines[name])
+            engine, recorder = engine_with_records(engines[name])
             engine.translate(sources, search, budget=budget)
             for batch in recorder.batches:
                 assert len(batch) * (1 + max(map(len, batch))) * search.num_hypotheses <= budget
             assert sum(map(len, recorder.batches)) == len(sources)
             counts.append(len(recorder.batches))
         assert counts[0] > counts[1]
-    engine, recorder = recorded(engines[name])
+    engine, recorder = engine_with_records(engines[name])
     engine.token_log_probs([(source, source) for source in sources], budget=60)
     assert all(len(batch) * max(map(len, batch)) <= 60 for batch in recorder.batches)
     assert name != "ctranslate2" or recorder.scored == [60]

@@ -34,7 +34,7 @@ TRANSFORMER = {"kind": "transformer", "heads": 4}
 ADDITIVE, LOCATION = {"kind": "additive"}, {"kind": "location", "max_positions": 7}
 
 
-def limited(kind: str = "luong", limit: SourceLimit | None = LIMIT) -> Translator:
+def translator_with_limit(kind: str = "luong", limit: SourceLimit | None = LIMIT) -> Translator:
     """An untrained translator with a maximum source length."""
     one = translator(kind, [*WORDS, LONG])
     one.source_limit = limit
@@ -60,7 +60,7 @@ def texts(translations: Sequence[Translation]) -> list[str]:
 
 @pytest.mark.parametrize(("decoder", "kind"), [("fixed", "greedy"), ("luong", "beam"), ("transformer", "beam")])
 def test_a_split_line_equals_its_sentences(decoder: str, kind: str) -> None:
-    one = limited(decoder)
+    one = translator_with_limit(decoder)
     (whole,), messages = translate(one, [LONG], search(kind))
     alone, _ = translate(one, PARTS, search(kind))
     assert whole.segments == tuple(PARTS) and [part.segments for part in alone] == [()] * 3
@@ -80,7 +80,7 @@ def test_a_split_line_equals_its_sentences(decoder: str, kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "long_inputs"), [("greedy", "split"), ("beam", "truncate"), ("sample", "split")])
 def test_each_line_has_one_translation(kind: str, long_inputs: str) -> None:
-    one = limited()
+    one = translator_with_limit()
     translations, messages = translate(one, LINES, search(kind, long_inputs), window=4)
     assert len(translations) == len(LINES)
     assert [bool(each.segments) for each in translations] == [i in (1, 3, 5) for i in range(6)]
@@ -119,12 +119,14 @@ def test_the_limit_of_a_model_is_that_of_its_training_or_its_positions(
 
 
 def test_the_limit_is_that_of_the_search_else_of_the_model_and_at_most_that_of_the_engine() -> None:
-    assert translate(limited(), LINES, search(max_source_length=40)) == translate(limited(limit=None), LINES, search())
-    one = limited(limit=SourceLimit(3, "unused"))
+    assert translate(translator_with_limit(), LINES, search(max_source_length=40)) == translate(
+        translator_with_limit(limit=None), LINES, search()
+    )
+    one = translator_with_limit(limit=SourceLimit(3, "unused"))
     translations, messages = translate(one, LINES, search(max_source_length=6))
-    assert texts(translations) == texts(translate(limited(), LINES, search())[0])
+    assert texts(translations) == texts(translate(translator_with_limit(), LINES, search())[0])
     assert "`search.lengths.max_source_length` allows 6; translated in parts" in messages[0]
-    one = limited()
+    one = translator_with_limit()
     one.engine = NativeEngine(one.model, max_source_length=20)
     for long_inputs, segments in (("split", 2), ("truncate", 1)):
         config = search(long_inputs=long_inputs, max_source_length=30)
@@ -137,7 +139,7 @@ def test_the_limit_is_that_of_the_search_else_of_the_model_and_at_most_that_of_t
 
 @pytest.mark.parametrize(("kind", "layers"), [("luong", 1), ("transformer", 2)])
 def test_attention_weights_of_segments_are_a_block_diagonal(kind: str, layers: int) -> None:
-    one = limited(kind)
+    one = translator_with_limit(kind)
     (whole,), _ = translate(one, [LONG], search(), attention=True)
     alone, _ = translate(one, PARTS, search(), attention=True)
     assert whole.cross_attention is not None and whole.attention_weights is not None
@@ -155,7 +157,7 @@ def test_attention_weights_of_segments_are_a_block_diagonal(kind: str, layers: i
 
 
 def test_translations_of_maximum_length_cause_a_warning() -> None:
-    one = limited()
+    one = translator_with_limit()
     for max_length in (1, 3, 12, 200):
         config, truncated = search("greedy", max_length=max_length), list[int]()
         translations, messages = translate(one, LINES, config)
@@ -198,13 +200,13 @@ OOM_ERRORS = [
 
 
 def test_smaller_batches_after_an_out_of_memory_error() -> None:
-    expected = translate(limited(), LINES, search())
+    expected = translate(translator_with_limit(), LINES, search())
     for error in OOM_ERRORS:
-        one = limited()
+        one = translator_with_limit()
         one.engine = SmallMemoryEngine(one.engine, 40, error)
         translations, messages = translate(one, LINES, search())
         assert (texts(translations), messages) == (texts(expected[0]), expected[1])
-    one = limited(limit=None)
+    one = translator_with_limit(limit=None)
     one.engine = SmallMemoryEngine(one.engine, 24, OOM_ERRORS[0])  # three hypotheses of seven tokens and EOS
     assert translate(one, ["a few words"] * 9, search())[0]
     with pytest.raises(torch.OutOfMemoryError):  # of a line alone
@@ -215,7 +217,7 @@ def test_smaller_batches_after_an_out_of_memory_error() -> None:
 
 
 def test_python_gives_warnings_at_the_end() -> None:
-    one = limited()
+    one = translator_with_limit()
     with pytest.warns(InputWarning) as caught:
         one.translate([LONG, "a few unknowns"], search())
     messages = [str(warning.message) for warning in caught]

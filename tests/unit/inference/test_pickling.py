@@ -19,7 +19,7 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from tests.support.corpora import PHRASES
 from tests.support.marks import slow_but
-from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained
+from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained_run
 
 LINES = ["a few words", "not many words unknown", "", "many of a few"]
 SEARCH = BeamConfig(beam_size=4, lengths=LengthsConfig(max_length=7))
@@ -29,11 +29,11 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def pickled(translator: Translator) -> Translator:
+def pickle_copy(translator: Translator) -> Translator:
     return pickle.loads(pickle.dumps(translator))
 
 
-COPIES: dict[str, Copy] = {"pickle": pickled, "deepcopy": copy.deepcopy, "copy": copy.copy}
+COPIES: dict[str, Copy] = {"pickle": pickle_copy, "deepcopy": copy.deepcopy, "copy": copy.copy}
 
 
 def translations(translator: Translator) -> list[tuple[str, float]]:
@@ -44,7 +44,7 @@ def translations(translator: Translator) -> list[tuple[str, float]]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("pickled")
     for seed, (name, config) in enumerate({"gru": CONFIG, "transformer": TRANSFORMER_CONFIG, "other": CONFIG}.items()):
-        run = untrained(home / name, config.replace("dim: 8", "dim: 32"))
+        run = untrained_run(home / name, config.replace("dim: 8", "dim: 32"))
 
         def shuffle(model: torch.nn.Module, seed: int = seed) -> None:
             for parameter in model.parameters():
@@ -87,7 +87,7 @@ def test_ensembles_and_precisions(home: Path, way: str) -> None:
 
 
 def test_other_weights_are_refused(home: Path, tmp_path: Path) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     content = pickle.dumps(seq2attn.load(run.folder))
     assert pickle.loads(content).translate("")
     change_weights(run, lambda model: model.output_projection.weight.mul_(2))

@@ -17,11 +17,11 @@ NINE = {"kind": "multi-head", "heads": 9}
 GROUPED = {"kind": "multi-head", "heads": 8, "kv_heads": 5}
 
 
-def scored(**score):
+def luong_with_score(**score):
     return {"kind": "luong", "dim": 8, "attention": {"score": score}}
 
 
-def wired(*context):
+def decoder_with_wiring(*context):
     return {"kind": "recurrent", "dim": 8, "wiring": {"query": "current", "context": context}}
 
 
@@ -46,14 +46,18 @@ def wired(*context):
         ("encoder", BUCKETS | {"num_buckets": 256}, "max_distance: 128, but 128 of the 256 buckets"),
         ("decoder", BUCKETS | {"max_distance": 2}, "max_distance: 2, but 2 of the 4 buckets"),
         ("encoder", {"kind": "transformer", "kv_heads": 3}, "kv_heads: 3 key-value heads do not divide 8 heads"),
-        ("decoder", scored(**GROUPED), "kv_heads: 5 key-value heads do not divide 8 heads"),
-        ("decoder", scored(kind="additive", dim=6, heads=3), "3 heads do not divide 8, the width of the encoder"),
+        ("decoder", luong_with_score(**GROUPED), "kv_heads: 5 key-value heads do not divide 8 heads"),
+        (
+            "decoder",
+            luong_with_score(kind="additive", dim=6, heads=3),
+            "3 heads do not divide 8, the width of the encoder",
+        ),
         *(
-            ("decoder", scored(kind=kind, heads=3), "3 heads do not divide 8, the width of the decoder")
+            ("decoder", luong_with_score(kind=kind, heads=3), "3 heads do not divide 8, the width of the decoder")
             for kind in ("dot", "general", "cosine", "multi-head")
         ),
-        ("decoder", wired(), "context"),
-        ("decoder", wired("cell", "cell"), "twice"),
+        ("decoder", decoder_with_wiring(), "context"),
+        ("decoder", decoder_with_wiring("cell", "cell"), "twice"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(side, part, message):
@@ -97,7 +101,7 @@ def test_cross_attention_has_the_heads_of_its_decoder():
     for options, heads in (
         ({"heads": 3}, 3),
         ({"heads": 9}, 9),
-        ({"heads": 3, "attention": scored(**NINE)["attention"]}, 9),
+        ({"heads": 3, "attention": luong_with_score(**NINE)["attention"]}, 9),
     ):
         decoder = ModelConfig.model_validate(FITTING | {"decoder": {"kind": "transformer", **options}}).decoder
         assert decoder.attention == AttentionConfig(score=MultiHeadScoreConfig(**NINE | {"heads": heads}))

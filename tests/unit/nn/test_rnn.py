@@ -13,7 +13,7 @@ from seq2attn.encoders.base import EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoderConfig
 from seq2attn.nn.packing import Sequences
 from seq2attn.nn.stacked_rnn import InputFedRNN, stack_layer_states, unstack_layer_states
-from tests.support.models import OWN_EMBEDDINGS, PAIRS, model, rand, shuffled
+from tests.support.models import OWN_EMBEDDINGS, PAIRS, model, rand, shuffle_weights
 
 TOKEN, FEED, DIM, STEPS, ROWS = 5, 4, 6, 7, 3
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -35,7 +35,7 @@ def torchs(ours, kind, layers):
 @pytest.mark.parametrize("grad", [True, False], ids=["fused", "reference"])
 @pytest.mark.parametrize(("kind", "layers"), [("gru", 1), ("gru", 3), ("lstm", 3)])
 def test_fed_cells_are_torchs(kind, layers, grad):
-    rnn = shuffled(InputFedRNN(kind, TOKEN, FEED, DIM, layers, 0.0))
+    rnn = shuffle_weights(InputFedRNN(kind, TOKEN, FEED, DIM, layers, 0.0))
     x, feed = rand(ROWS, STEPS, TOKEN), rand(ROWS, STEPS, FEED, seed=1)
     initial = tuple(rand(ROWS, layers, DIM, seed=5 + i) for i in range(1 if kind == "gru" else 2))
     with torch.set_grad_enabled(grad):
@@ -55,7 +55,7 @@ def test_fed_cells_are_torchs(kind, layers, grad):
 )
 def test_the_encoder_is_torchs_on_each_sentence(kind, layers, bidirectional):
     config = {"kind": kind, "dim": DIM, "layers": layers, "bidirectional": bidirectional}
-    encoder = shuffled(RecurrentEncoderConfig.model_validate(config).build(TOKEN))
+    encoder = shuffle_weights(RecurrentEncoderConfig.model_validate(config).build(TOKEN))
     rnn = CELLS[kind](TOKEN, DIM // (1 + bidirectional), layers, bidirectional=bidirectional).double()
     rnn.load_state_dict(encoder.rnn.state_dict())
     lengths, x = (4, 1, 7), rand(3, 7, TOKEN)
@@ -71,7 +71,7 @@ def test_the_encoder_is_torchs_on_each_sentence(kind, layers, bidirectional):
 @pytest.mark.parametrize(("encoder_parts", "kind"), [(2, "gru"), (1, "lstm"), (2, "lstm")])
 def test_the_bridge_projects_the_top_layer_for_each_layer(encoder_parts, kind):
     layers, final_dim = 3, 5
-    bridge = shuffled(Bridge(kind, final_dim, DIM, layers))
+    bridge = shuffle_weights(Bridge(kind, final_dim, DIM, layers))
     final = tuple(rand(ROWS, 2, final_dim, seed=i) for i in range(encoder_parts))
     state = bridge(final)
     assert len(state) == (1 if kind == "gru" else 2)

@@ -6,12 +6,12 @@ import torch
 
 from seq2attn.encoders.base import EncoderOutput
 from seq2attn.nn.kernels.ssru import SSRU, ssru_recurrence
-from tests.support.models import WIDTH, model, rand, shuffled
+from tests.support.models import WIDTH, model, rand, shuffle_weights
 
 
 @pytest.mark.parametrize("steps", [1, 2, 6])
 def test_it_is_its_formula(steps):
-    unit, x, cell = shuffled(SSRU(5)), rand(3, steps, 5, seed=1), rand(3, 5, seed=2)
+    unit, x, cell = shuffle_weights(SSRU(5)), rand(3, steps, 5, seed=1), rand(3, 5, seed=2)
     hidden, last = unit(x, cell)
     weight, gate, bias = (p.detach().numpy() for p in (unit.input_proj.weight, *unit.forget_gate.parameters()))
     for row in range(3):

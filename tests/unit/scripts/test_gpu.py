@@ -22,7 +22,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.translator import Translator
 from seq2attn.search import captured_step
 from seq2attn.sweep.plan import load_plan
-from tests.support.untrained_runs import untrained
+from tests.support.untrained_runs import untrained_run
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -92,7 +92,7 @@ def test_without_a_gpu_no_test_is_taken_for_passed(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:the model does not know")
 def test_search_is_measured_without_a_gpu(tmp_path, monkeypatch):
-    run = untrained(tmp_path).folder
+    run = untrained_run(tmp_path).folder
     captures, capture = [], captured_step.capture
     monkeypatch.setattr(captured_step, "capture", lambda *args: captures.append(args) or capture(*args))
     gpu.measure_search(run, tmp_path / "lines.txt", tmp_path / "search.json", 1, [64])

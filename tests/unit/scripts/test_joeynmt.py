@@ -13,14 +13,14 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.sweep.plan import load_plan
 from seq2attn.training.train import train
-from tests.support.trainings import MODELS, content, last_state, trained
+from tests.support.trainings import MODELS, content, last_state, train_run
 
 ROOT = Path(__file__).resolve().parents[3]
 TRIALS = {trial.name: trial.experiment for trial in load_plan(ROOT / "configs/sweeps/joeynmt.yaml").trials}
 
 
 def test_the_text_is_that_of_the_run(corpus, tmp_path):
-    run = trained(corpus, "run", tokenizer={"joint": {"kind": "bpe", "vocab_size": 300}}, max_duration=["2 epochs"])
+    run = train_run(corpus, "run", tokenizer={"joint": {"kind": "bpe", "vocab_size": 300}}, max_duration=["2 epochs"])
     assert joeynmt.write_text(run, tmp_path) == len(load_prepared(run.folder).train.corpus)
     tokens = (tmp_path / "vocab.joey.txt").read_text("utf-8").split("\n")
     for suffix, language, tokenizer in zip(("src", "tgt"), ("de", "en"), run.load_tokenizers(), strict=True):
@@ -33,7 +33,7 @@ def test_the_text_is_that_of_the_run(corpus, tmp_path):
 
 
 def test_translations_are_of_one_text_search_and_update(corpus, tmp_path):
-    run = trained(corpus, "run", max_duration=["1 update"])
+    run = train_run(corpus, "run", max_duration=["1 update"])
     dev, metrics = run.load_config().data.dev, EvaluationConfig()
     (corpus / "new.src").write_text((corpus / "dev.src").read_text("utf-8").replace("\n", " a\n", 1), "utf-8")
     sets = [
@@ -119,6 +119,6 @@ def test_the_config_is_that_of_the_trial(name):
 
 
 def test_other_architectures_are_refused(corpus):
-    experiment = trained(corpus, "run", model=MODELS["hard"], max_duration=["1 update"]).load_config()
+    experiment = train_run(corpus, "run", model=MODELS["hard"], max_duration=["1 update"]).load_config()
     with pytest.raises(SystemExit, match="Luong's decoder"):
         joeynmt.model_options(experiment.model)

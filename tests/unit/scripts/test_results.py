@@ -11,7 +11,7 @@ import results
 from seq2attn.evaluation.evaluate import Digests, SetResult, write_reports
 from seq2attn.metrics.sacrebleu_metrics import Score
 from seq2attn.search.search_config import BeamConfig
-from tests.support.untrained_runs import untrained
+from tests.support.untrained_runs import untrained_run
 
 
 def result_of(bleu: float, source: str = "") -> SetResult:
@@ -22,7 +22,7 @@ def test_runs_of_one_name_have_their_own_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = {"small/seed-1": 10.0, "large/seed-1": 20.0}
-    runs = {name: untrained(tmp_path / name) for name in names}
+    runs = {name: untrained_run(tmp_path / name) for name in names}
     for run in runs.values():
         (run.folder / "metrics.jsonl").write_text(json.dumps({"epoch": 1, "seconds": 60}) + "\n", encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["results.py", *(str(run.folder) for run in runs.values())])
@@ -46,7 +46,7 @@ def test_runs_of_one_name_have_their_own_scores(
 
 
 def test_scores_of_other_weights_do_not_count(tmp_path: Path) -> None:
-    run = untrained(tmp_path)
+    run = untrained_run(tmp_path)
     write_reports(run, {**run.weights_origin(), "updates": 9}, [result_of(1.0)], BeamConfig(), "")
     with pytest.raises(SystemExit, match="run: no BLEU of the weights that it has now: seq2attn evaluate"):
         results.reports_of(run.folder)

@@ -24,7 +24,7 @@ from seq2attn.sweep.record import (
 from seq2attn.sweep.run_sweep import link_prepared_data
 from seq2attn.sweep.worker import _machine_name
 from tests.support.plugins import PARTS
-from tests.support.untrained_runs import CONFIG, LINES, untrained
+from tests.support.untrained_runs import CONFIG, LINES, untrained_run
 
 FILES = ("train", "dev", "test")
 TEXT = ["text", "test sets"]
@@ -49,7 +49,7 @@ def run_of(experiment: ExperimentConfig) -> TrialRun:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Path:
+def recorded_trial(tmp_path: Path) -> Path:
     for name in (*FILES, "lines.txt"):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     (tmp_path / "own.yaml").write_text(CONFIG, encoding="utf-8")
@@ -74,31 +74,31 @@ def recorded(tmp_path: Path) -> Path:
         ("evaluation.lowercase=true", ["evaluation"]),
     ],
 )
-def test_each_option_counts(recorded: Path, override: str, parts: list[str]) -> None:
-    assert changes(recorded, load(recorded, override)) == parts
+def test_each_option_counts(recorded_trial: Path, override: str, parts: list[str]) -> None:
+    assert changes(recorded_trial, load(recorded_trial, override)) == parts
 
 
 @pytest.mark.parametrize(("file", "parts"), [("train", ["text"]), ("dev", ["text"]), ("test", ["test sets"])])
-def test_the_content_of_files_counts_and_not_their_place(recorded: Path, file: str, parts: list[str]) -> None:
+def test_the_content_of_files_counts_and_not_their_place(recorded_trial: Path, file: str, parts: list[str]) -> None:
     key = "test.ours" if file == "test" else file
-    (recorded / "moved").write_text((recorded / file).read_text(encoding="utf-8"), encoding="utf-8")
-    after = load(recorded, f"data.{key}.source={recorded / 'moved'}")
-    assert changes(recorded, after) == []
-    (recorded / "moved").write_text("new\n" * len(LINES), encoding="utf-8")
-    assert changes(recorded, after) == parts
+    (recorded_trial / "moved").write_text((recorded_trial / file).read_text(encoding="utf-8"), encoding="utf-8")
+    after = load(recorded_trial, f"data.{key}.source={recorded_trial / 'moved'}")
+    assert changes(recorded_trial, after) == []
+    (recorded_trial / "moved").write_text("new\n" * len(LINES), encoding="utf-8")
+    assert changes(recorded_trial, after) == parts
 
 
 @pytest.mark.parametrize("option", ["training.init_from.run_dir={}", "model.embeddings.target_vectors={}/vectors.txt"])
-def test_the_place_of_another_run_and_of_vectors_does_not_count(recorded: Path, option: str) -> None:
-    other = untrained(recorded / "other").folder
+def test_the_place_of_another_run_and_of_vectors_does_not_count(recorded_trial: Path, option: str) -> None:
+    other = untrained_run(recorded_trial / "other").folder
     (other / "vectors.txt").write_text("a 1 2 3 4 5 6 7 8\n")
-    run = run_of(load(recorded, option.format(other)))
+    run = run_of(load(recorded_trial, option.format(other)))
     write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
-    moved = load(recorded, option.format(shutil.copytree(other, recorded / "moved")))
+    moved = load(recorded_trial, option.format(shutil.copytree(other, recorded_trial / "moved")))
     assert changed_parts(run, ExperimentFingerprints().fingerprint(moved)) == []
-    assert changed_parts(run, ExperimentFingerprints().fingerprint(load(recorded))) != []
+    assert changed_parts(run, ExperimentFingerprints().fingerprint(load(recorded_trial))) != []
     if "target_vectors" in option:  # the same files on the other side
-        swapped = load(recorded, option.format(other).replace("target", "source"))
+        swapped = load(recorded_trial, option.format(other).replace("target", "source"))
         assert changed_parts(run, ExperimentFingerprints().fingerprint(swapped)) == ["model"]
 
 
@@ -111,10 +111,10 @@ def test_the_place_of_another_run_and_of_vectors_does_not_count(recorded: Path, 
         ("model.embeddings.target_vectors={}/vectors.txt", "vectors.txt"),
     ],
 )
-def test_the_content_of_another_run_and_of_vectors_counts(recorded: Path, option: str, file: str) -> None:
-    other = untrained(recorded / "other").folder
+def test_the_content_of_another_run_and_of_vectors_counts(recorded_trial: Path, option: str, file: str) -> None:
+    other = untrained_run(recorded_trial / "other").folder
     (other / "vectors.txt").write_text("a 1 2 3 4 5 6 7 8\n")
-    run = run_of(load(recorded, option.format(other)))
+    run = run_of(load(recorded_trial, option.format(other)))
     write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
     (other / "train.log").write_text("read by nobody")
     assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == []
@@ -123,35 +123,37 @@ def test_the_content_of_another_run_and_of_vectors_counts(recorded: Path, option
 
 
 @pytest.mark.parametrize("file", ["recorded_parts.py", "recorded_package/parts.py", "table"])
-def test_the_code_and_the_files_of_a_plug_in_count(recorded: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+def test_the_code_and_the_files_of_a_plug_in_count(
+    recorded_trial: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
     """A package counts as a whole: `kind` may name a module that imports the class from another."""
-    monkeypatch.chdir(recorded)
+    monkeypatch.chdir(recorded_trial)
     with_table = PARTS.replace("size: PositiveInt = 16", "table: seq2attn.InputPath; size: PositiveInt = 16")
-    (recorded / "recorded_package").mkdir()
-    (recorded / "recorded_package/__init__.py").touch()
-    (recorded / "recorded_package/api.py").write_text("from recorded_package.parts import MyEncoder")
+    (recorded_trial / "recorded_package").mkdir()
+    (recorded_trial / "recorded_package/__init__.py").touch()
+    (recorded_trial / "recorded_package/api.py").write_text("from recorded_package.parts import MyEncoder")
     for code in ("recorded_parts.py", "recorded_package/parts.py"):
-        (recorded / code).write_text(with_table, encoding="utf-8")
-    (recorded / "table").touch()
+        (recorded_trial / code).write_text(with_table, encoding="utf-8")
+    (recorded_trial / "table").touch()
     module = "recorded_package.api" if "package" in file else "recorded_parts"
     for name in ("recorded_parts", "recorded_package", "recorded_package.api", "recorded_package.parts"):
         monkeypatch.delitem(sys.modules, name, raising=False)  # of another folder
-    run = run_of(load(recorded, f"model.encoder={{kind: '{module}:MyEncoder', table: {recorded}/table}}"))
+    run = run_of(load(recorded_trial, f"model.encoder={{kind: '{module}:MyEncoder', table: {recorded_trial}/table}}"))
     write_trial(run, ExperimentFingerprints().fingerprint(run.experiment))
     assert not changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment))
-    (recorded / file).write_text("changed")
+    (recorded_trial / file).write_text("changed")
     assert changed_parts(run, ExperimentFingerprints().fingerprint(run.experiment)) == ["input files"]
 
 
-def test_initial_weights_that_are_not_there_are_named(recorded: Path) -> None:
-    experiment = load(recorded, f"training.init_from.run_dir={recorded / 'nowhere'}")
+def test_initial_weights_that_are_not_there_are_named(recorded_trial: Path) -> None:
+    experiment = load(recorded_trial, f"training.init_from.run_dir={recorded_trial / 'nowhere'}")
     with pytest.raises(RunError, match="nowhere: is no run directory"):
         ExperimentFingerprints().fingerprint(experiment)
 
 
-def test_initial_weights_of_an_unfinished_trial_are_refused(recorded: Path) -> None:
-    other = untrained(recorded / "other").folder
-    run = run_of(load(recorded, f"training.init_from.run_dir={other}"))
+def test_initial_weights_of_an_unfinished_trial_are_refused(recorded_trial: Path) -> None:
+    other = untrained_run(recorded_trial / "other").folder
+    run = run_of(load(recorded_trial, f"training.init_from.run_dir={other}"))
     write_trial(TrialRun(Trial((), run.experiment.model_copy(update={"run_dir": other.parent})), seed=1), {})
     (other.parent / "seed-1" / "trial.json").rename(other / "trial.json")
     with pytest.raises(RunError, match=r"`training\.init_from` is a trial that is not finished; finish it first"):
@@ -160,10 +162,10 @@ def test_initial_weights_of_an_unfinished_trial_are_refused(recorded: Path) -> N
     assert ExperimentFingerprints().fingerprint(run.experiment)
 
 
-def test_a_trained_run_without_its_text_keeps_its_checkpoints(recorded: Path) -> None:
-    run, messages = run_of(load(recorded)), list[str]()
+def test_a_trained_run_without_its_text_keeps_its_checkpoints(recorded_trial: Path) -> None:
+    run, messages = run_of(load(recorded_trial)), list[str]()
     (run.folder / "checkpoints" / "00000002").mkdir(parents=True)
-    link_prepared_data([run], ExperimentFingerprints(), recorded / "sweep", messages.append)
+    link_prepared_data([run], ExperimentFingerprints(), recorded_trial / "sweep", messages.append)
     assert (run.folder / "checkpoints" / "00000002").is_dir() and not messages
 
 

@@ -13,7 +13,7 @@ from tests.support.trainings import (
     log_of,
     metrics,
     train_in_two_processes,
-    trained,
+    train_run,
 )
 
 COSINE = {"kind": "cosine", "warmup_updates": 5}
@@ -24,12 +24,12 @@ def test_a_training_that_resumes_unchanged_keeps_its_schedule(corpus):
     """With BPE-dropout, each epoch has another number of updates, and more than without."""
     schedule = {"lr_schedule": COSINE, "seed": 0}  # whose first epoch is the measure of all
     options = {"tokenizer": BPE_DROPOUT, "batch": {"tokens": 64}, "report_every": 1, **schedule}
-    run = trained(corpus, "run", max_duration=["2 epochs"], **options)
+    run = train_run(corpus, "run", max_duration=["2 epochs"], **options)
     total, totals = run.load_config().training.lr_schedule.total_updates, set()
     assert total == pytest.approx(metrics(run, "train")[-1]["update"], rel=0.05)
     for _ in range(4):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", max_duration=["9 epochs"], time_limit="0.001 seconds", resume=True, **options)
+            train_run(corpus, "run", max_duration=["9 epochs"], time_limit="0.001 seconds", resume=True, **options)
         run = RunDirectory(corpus / "run")
         totals.add(run.load_config().training.lr_schedule.total_updates)
     assert len(totals) == 1
@@ -40,7 +40,7 @@ def test_other_changes_keep_the_schedule(corpus):
     totals = set()
     for number in range(1, 4):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", time_limit="0.2 seconds", resume="if-exists", report_every=number, **options)
+            train_run(corpus, "run", time_limit="0.2 seconds", resume="if-exists", report_every=number, **options)
         totals.add(RunDirectory(corpus / "run").load_config().training.lr_schedule.total_updates)
     assert len(totals) == 1
     assert "`training.report_every` was " in log_of(RunDirectory(corpus / "run"))
@@ -53,7 +53,7 @@ def test_more_text_lengthens_the_schedule(corpus):
         for side in ("src", "tgt"):
             (corpus / f"train.{side}").write_text((corpus / f"train.{side}").read_text() * copies)
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", resume="if-exists", **options)
+            train_run(corpus, "run", resume="if-exists", **options)
         totals.append(RunDirectory(corpus / "run").load_config().training.lr_schedule.total_updates)
     assert totals[1] > 1.5 * totals[0]
 
@@ -62,7 +62,7 @@ def test_auto_in_the_place_of_a_number_is_followed(corpus):
     options = {"batch": {"tokens": 64}, "max_duration": ["40 updates"], "time_limit": "0.001 seconds"}
     for schedule in (COSINE | {"total_updates": 16}, COSINE):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, "run", lr_schedule=schedule, resume="if-exists", **options)
+            train_run(corpus, "run", lr_schedule=schedule, resume="if-exists", **options)
     run = RunDirectory(corpus / "run")
     assert run.load_config().training.lr_schedule.total_updates == 40
     assert 'config: `training.lr_schedule.total_updates` was 16 and is "auto"' in log_of(run)
@@ -91,7 +91,7 @@ def test_the_schedule_of_a_training_that_resumes_in_fewer_processes(corpus):
 
     def session(run, **more):
         with pytest.raises(TrainingInterrupted):
-            trained(corpus, run, batch={"tokens": 64}, **options, **more)
+            train_run(corpus, run, batch={"tokens": 64}, **options, **more)
         return total(RunDirectory(corpus / run))
 
     run, codes, outputs = train_in_two_processes(corpus, "two", batch={"tokens": 64}, **options)

@@ -32,7 +32,7 @@ from tests.support.trainings import (
     last_weights,
     log_of,
     metrics,
-    trained,
+    train_run,
 )
 
 AUTO = {"kind": "inverse-sqrt"}
@@ -154,8 +154,8 @@ def test_a_cosine_schedule_that_ends_long_before_the_training_causes_a_warning(t
 
 def test_a_longer_training_has_a_longer_cosine_schedule(corpus):
     options = {"lr_schedule": COSINE, "batch": {"tokens": 256}, "report_every": 1}
-    trained(corpus, "run", max_duration=["12 updates"], **options)
-    run = trained(corpus, "run", max_duration=["20 updates"], resume=True, **options)
+    train_run(corpus, "run", max_duration=["12 updates"], **options)
+    run = train_run(corpus, "run", max_duration=["20 updates"], resume=True, **options)
     rates = {line["update"]: line["learning_rate"] for line in metrics(run) if line["kind"] == "train"}
     assert rates[12] == rates[20] == 0 < rates[19] < rates[13]
 
@@ -163,8 +163,8 @@ def test_a_longer_training_has_a_longer_cosine_schedule(corpus):
 @pytest.mark.parametrize(("before", "after"), [(64, 256), (256, 64)])
 def test_a_cosine_schedule_ends_with_a_training_of_other_batches(corpus, before, after):
     options = {"lr_schedule": COSINE, "report_every": 1}
-    trained(corpus, "run", max_duration=["2 epochs"], batch={"tokens": before}, **options)
-    run = trained(corpus, "run", max_duration=["4 epochs"], batch={"tokens": after}, resume=True, **options)
+    train_run(corpus, "run", max_duration=["2 epochs"], batch={"tokens": before}, **options)
+    run = train_run(corpus, "run", max_duration=["4 epochs"], batch={"tokens": after}, resume=True, **options)
     *_, (update, rate), last = [(line["update"], line["learning_rate"]) for line in metrics(run, "train")]
     assert last == (update + 1, 0) and rate > 0
     assert run.load_config().training.lr_schedule.total_updates == update + 1
@@ -252,7 +252,7 @@ def test_a_warm_up_is_compared_with_a_time_limit_by_the_speed(warmup, max_durati
 def train_auto(folder, run, **options):
     validation = {"every": "20 updates", "metric": "loss"}
     defaults = {"batch": {}, "lr_schedule": AUTO, "report_every": 1, "validation": validation}
-    return trained(folder, run, **{**defaults, **options})
+    return train_run(folder, run, **{**defaults, **options})
 
 
 def settings(run):

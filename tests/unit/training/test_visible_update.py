@@ -6,7 +6,7 @@ from pathlib import Path
 import seq2attn
 from seq2attn.models import Seq2Seq
 from seq2attn.training import loop
-from tests.support.trainings import trained
+from tests.support.trainings import train_run
 
 PACKAGE = str(Path(seq2attn.__file__).parent)
 STEPS = ("self.wrapped(", ".backward()", "clip_grad_norm_(", "self._schedule()", "self.optimizer.step()")
@@ -33,5 +33,5 @@ def test_few_calls_lie_between_the_loop_and_the_model(corpus, monkeypatch):
         return forward(self, *arguments, **options)
 
     monkeypatch.setattr(Seq2Seq, "forward", record)
-    trained(corpus, "run", max_duration=["2 updates"])
+    train_run(corpus, "run", max_duration=["2 updates"])
     assert len(calls) == 2 and all(len(names) <= MAX_CALLS for names in calls), calls

@@ -27,7 +27,7 @@ FAINT = AttentionWeights(
 )
 
 
-def expected(weights: np.ndarray, scale: ColorScale) -> np.ndarray:
+def share_of_scale(weights: np.ndarray, scale: ColorScale) -> np.ndarray:
     full = {"max": weights.max(), "row": weights.max(-1, keepdims=True), "0-1": 1}[scale]
     return np.asarray(weights / full)
 
@@ -48,7 +48,7 @@ def test_shades_in_a_terminal_and_their_legend(scale: ColorScale, rows: list[str
 
 
 @pytest.fixture
-def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def saved_figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     figure = pytest.importorskip("matplotlib.figure").Figure
     figures, savefig = [], figure.savefig
 
@@ -61,14 +61,14 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_cells_of_a_picture_and_its_legend(saved: list[Any], tmp_path: Path, scale: ColorScale) -> None:
+def test_cells_of_a_picture_and_its_legend(saved_figures: list[Any], tmp_path: Path, scale: ColorScale) -> None:
     draw_attention(WEIGHTS, tmp_path / "map.svg", AttentionSelection(layer="all", color_scale=scale))
-    (canvas,) = saved
+    (canvas,) = saved_figures
     *maps, bar = canvas.axes
     images = [axes.images[0] for axes in maps]
     shares = np.array([image.norm(image.get_array()) for image in images]).reshape(2, 3, 5, 5)
     assert WEIGHTS.cross_attention is not None
-    np.testing.assert_allclose(shares, expected(WEIGHTS.cross_attention, scale), rtol=1e-5)
+    np.testing.assert_allclose(shares, share_of_scale(WEIGHTS.cross_attention, scale), rtol=1e-5)
     full = float(WEIGHTS.cross_attention.max()) if scale == "max" else 1.0
     np.testing.assert_allclose(bar.get_yticks(), [0, full / 2, full])
     assert [text.get_text() for text in bar.get_yticklabels()] == ["0", f"{full / 2:.2g}", f"{full:.2g}"]
@@ -77,9 +77,9 @@ def test_cells_of_a_picture_and_its_legend(saved: list[Any], tmp_path: Path, sca
     assert white > 2.9 and dark < 1
 
 
-def test_labels_of_a_picture_are_above_each_map(saved: list[Any], tmp_path: Path) -> None:
+def test_labels_of_a_picture_are_above_each_map(saved_figures: list[Any], tmp_path: Path) -> None:
     draw_attention(WEIGHTS, tmp_path / "map.svg", AttentionSelection(layer="all"), run="runs/mine")
-    (canvas,) = saved
+    (canvas,) = saved_figures
     canvas.draw_without_rendering()  # layout for one resolution
     assert canvas.get_suptitle() == "runs/mine\nDie Katze</script>"
     for i, axes in enumerate(canvas.axes[:-1]):
@@ -108,7 +108,7 @@ def test_a_run_name_that_is_not_utf8(tmp_path: Path, suffix: str) -> None:
     assert "runs/M�ll" in (tmp_path / f"map.{suffix}").read_text(encoding="utf-8")
 
 
-def test_long_titles_and_labels_are_cut(saved: list[Any], tmp_path: Path) -> None:
+def test_long_titles_and_labels_are_cut(saved_figures: list[Any], tmp_path: Path) -> None:
     words = ["Donaudampfschifffahrtsgesellschaft" * 3, *["Schiff"] * 40, "</s>"]
     source, target = (
         TokenizedText.from_words(words, " ".join(words)),
@@ -116,7 +116,7 @@ def test_long_titles_and_labels_are_cut(saved: list[Any], tmp_path: Path) -> Non
     )
     weights = np.full((1, 2, 2, len(words)), 1 / len(words), np.float32)
     draw_attention(AttentionWeights(source, target, weights, None), tmp_path / "map.png", run="runs/mine")
-    (canvas,) = saved
+    (canvas,) = saved_figures
     canvas.draw_without_rendering()
     lines = canvas.get_suptitle().split("\n")
     assert lines[0] == "runs/mine" and 1 < len(lines) <= 4
@@ -124,12 +124,12 @@ def test_long_titles_and_labels_are_cut(saved: list[Any], tmp_path: Path) -> Non
     assert max(len(text.get_text()) for text in canvas.axes[0].get_xticklabels()) == 40
 
 
-def test_the_color_bar_beside_long_labels_is_short(saved: list[Any], tmp_path: Path) -> None:
+def test_the_color_bar_beside_long_labels_is_short(saved_figures: list[Any], tmp_path: Path) -> None:
     words = TokenizedText.from_words(["x" * 40, "y", "z", "</s>"], "")
     weights = np.full((3, 4, 4, 4), 0.25, np.float32)
     selection = AttentionSelection(layer="all", head="all")
     draw_attention(AttentionWeights(words, words, weights, None), tmp_path / "map.svg", selection)
-    (canvas,) = saved
+    (canvas,) = saved_figures
     canvas.draw_without_rendering()
     assert 1 < canvas.axes[-1].get_window_extent().height / canvas.dpi < 2.2  # inches
 
@@ -158,7 +158,7 @@ def test_cells_of_the_page_and_its_legend(draw: Show, scale: ColorScale) -> None
     page = draw(FAINT, AttentionSelection(color_scale=scale))
     assert FAINT.cross_attention is not None
     colors = page.get(f"[...document.querySelectorAll('#map td[data-at]')].map({BACKGROUND})")
-    np.testing.assert_allclose(alphas(colors), expected(FAINT.cross_attention, scale).ravel(), atol=4e-3)
+    np.testing.assert_allclose(alphas(colors), share_of_scale(FAINT.cross_attention, scale).ravel(), atol=4e-3)
     scaled = scale_weights(FAINT.cross_attention, scale)
     numbers = page.get("[...document.querySelectorAll('#legend .ends span')].map(s => s.textContent)")
     assert numbers == [scaled.number(share) for share in (0, 0.5, 1)]
@@ -171,7 +171,7 @@ def test_small_maps_are_on_one_scale_and_the_title_has_run_and_sentence(draw: Sh
     canvases = np.array(page.get(f"[...document.querySelectorAll('#overview canvas')].map({pixels})"))
     assert WEIGHTS.cross_attention is not None
     shares = canvases.reshape(2, 4, 5, 5, 4)[:, :3, ..., 3] / 255  # the last one is the mean
-    np.testing.assert_allclose(shares, expected(WEIGHTS.cross_attention, "max"), atol=4e-3)
+    np.testing.assert_allclose(shares, share_of_scale(WEIGHTS.cross_attention, "max"), atol=4e-3)
     assert page.get("document.title") == "runs/<b>mine: Die Katze</script>"
     assert page.get("document.querySelector('h1').textContent") == "Attention of runs/<b>mine"
     assert page.get("document.getElementById('title').textContent") == "Die Katze</script>"
