@@ -126,7 +126,7 @@ class FieldErrors(ValueError):  # noqa: N818
     """Several errors across fields, for a pydantic `model_validator` to raise."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
-        super().__init__("; ".join(str(error) for error in errors))
+        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
         self.errors = list(errors)
 
 

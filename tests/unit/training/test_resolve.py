@@ -132,7 +132,7 @@ def test_a_cosine_schedule_ends_with_the_training():
         assert schedule == CosineScheduleConfig(**COSINE, total_updates=updates)
         before, last = (schedule.lr_factor(SchedulePoint(update, 0.0, 0)) for update in (updates - 1, updates))
         assert before > last == 0
-    with pytest.raises(ValidationError, match=r"total_updates`: auto needs a `training\.max_duration` in epochs"):
+    with pytest.raises(ValidationError, match=r"total_updates: auto needs a `training\.max_duration` in epochs"):
         resolve(lengths, max_duration=["1 hour"], lr_schedule=COSINE)
     assert resolve(lengths, max_duration=["1 hour"], lr_schedule={**COSINE, "total_updates": 9})
 
