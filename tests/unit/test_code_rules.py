@@ -156,7 +156,6 @@ KNOWN: dict[Rule, set[str]] = {
         "io.terminal: sys.stderr",
         "io.terminal: sys.stdout",
         "metrics.paper_bleu: score.name",
-        "metrics.sacrebleu_metrics: score.score",
         "models.build: output.weight",
         "models.build: source.embedding.weight",
         "models.pretrained_vectors: ssl._create_default_https_context",
