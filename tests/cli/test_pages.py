@@ -242,11 +242,10 @@ def test_settings_of_training_commands_of_all_pages_are_valid() -> None:
 def test_sweeps_and_reproductions_of_all_pages_are_valid() -> None:
     pages = ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
     listed = {re.sub(r" --jobs \d+| --dry-run", "", command) for page in pages for command in commands(page)}
-    for name in ("sweep", "reproduce"):
-        found = [command for command in listed if command.startswith(f"seq2attn {name} ")]
-        assert len(found) > 2
-        for command in found:
-            assert "baseline" in invoke_in(ROOT, *shlex.split(command)[1:], "--dry-run").out
+    found = [command for command in listed if re.match("seq2attn (sweep|reproduce) ", command)]
+    assert len(found) > 5
+    for command in found:
+        assert "baseline" in invoke_in(ROOT, *shlex.split(command)[1:], "--dry-run").out
 
 
 def test_torchrun_and_slurm_blocks_have_valid_syntax_and_options(tmp_path: Path) -> None:

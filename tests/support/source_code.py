@@ -2,11 +2,13 @@
 
 import ast
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "seq2attn"
 FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
 LAYERS = """
     errors  version
     io
@@ -30,3 +32,7 @@ LAYER = {f"seq2attn.{part}": row for row, line in enumerate(LAYERS.split("\n")) 
 @functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))

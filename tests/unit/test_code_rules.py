@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source_code import FILES, PACKAGE, ROOT, parse
-
-MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
+from tests.support.source_code import FILES, MODULES, PACKAGE, ROOT, functions, parse
 
 MAX_PARAMETERS = 7
 """Parameters of a function outside of `cli`, but for `self`, `cls` and the `ctx` of autograd."""
 MAX_LINES = 40
-"""Lines of a function outside of `cli`, with its signature and docstring."""
+"""Lines of a function with its signature and docstring; in `cli` without the signature, which is a list of options."""
+MAX_FILE_LINES = 300
 RECEIVERS = {"self", "cls", "ctx"}
 COMPONENTS = {"attention", "encoders", "decoders"}
 OUTSIDE = {"pretrained", "export"}
@@ -23,10 +22,6 @@ OUTSIDE = {"pretrained", "export"}
 
 Rule = Callable[[str, ast.AST], Iterator[str]]
 """The breaches of a rule in a module: its package and its syntax tree."""
-
-
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 @functools.cache
@@ -53,8 +48,9 @@ def many_parameters(package: str, tree: ast.AST) -> Iterator[str]:
 def long_functions(package: str, tree: ast.AST) -> Iterator[str]:
     """Functions that do not fit on a screen."""
     for function in functions(tree):
-        lines = (function.end_lineno or 0) - function.lineno + 1
-        if package != "cli" and lines > MAX_LINES:
+        first = function.body[0] if package == "cli" else function
+        lines = (function.end_lineno or 0) - first.lineno + 1
+        if lines > MAX_LINES:
             yield f"{function.name} has {lines} lines"
 
 
@@ -113,6 +109,9 @@ KNOWN: dict[Rule, set[str]] = {
         "inference.translator: translate_iterable has 8 parameters",
     },
     long_functions: {
+        "cli.evaluate: evaluate has 48 lines",
+        "cli.train: train has 43 lines",
+        "cli.translate: translate has 50 lines",
         "inference.translator: translate_iterable has 44 lines",
     },
     attributes_by_string: {
@@ -170,6 +169,8 @@ KNOWN: dict[Rule, set[str]] = {
     },
 }
 """Breaches that are left, and assignments to objects of other libraries. A new one is mended, not added here."""
+LONG_FILES = {"seq2attn/inference/translator.py"}
+"""Files of more lines than that, to be shortened."""
 MAX_PACKAGE_LINES = 30_850
 """Lines of the package, pages included; to be lowered with each feature that becomes shorter."""
 
@@ -188,6 +189,12 @@ def test_the_package_keeps_the_rule(rule: Rule) -> None:
         for breach in rule(name.split(".")[1] if "." in name else "", parse(path))
     }
     assert breaches == KNOWN.get(rule, set())
+
+
+def test_files_are_short() -> None:
+    files = [*FILES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
+    lines = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    assert {name for name, count in lines.items() if count > MAX_FILE_LINES} == LONG_FILES
 
 
 def test_the_package_is_small() -> None:

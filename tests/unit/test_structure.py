@@ -12,10 +12,7 @@ from inspect import signature
 import pytest
 
 from seq2attn.config.base import Config
-from tests.support.source_code import FILES, LAYER, PACKAGE, ROOT, parse
-
-MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
-
+from tests.support.source_code import LAYER, MODULES, PACKAGE, ROOT, parse
 
 HEAVY = {"torch", "numpy", "rich", "sacrebleu", "sentencepiece", "torchtext", "matplotlib", "transformers"}
 
@@ -33,10 +30,6 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from (name if name in MODULES else node.module for name in names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "seq2attn")
-
-
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def test_every_module_has_a_layer():
@@ -64,12 +57,6 @@ def test_no_module_imports_itself_by_way_of_others():
     tuple(graphlib.TopologicalSorter(graph).static_order())
 
 
-def test_files_are_short():
-    python = [*FILES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
-    lines = {p.relative_to(ROOT).as_posix(): len(p.read_text(encoding="utf-8").splitlines()) for p in python}
-    assert {name: n for name, n in lines.items() if n > 320} == {}
-
-
 def test_no_test_module_imports_another():
     """What several share is in tests/support."""
     imported = [
@@ -84,17 +71,6 @@ def test_no_test_module_imports_another():
 def test_folders_of_unit_tests_are_those_of_the_package():
     folders = {path.parent.name for path in (ROOT / "tests/unit").glob("*/test_*.py")}
     assert folders - {path.name for path in PACKAGE.iterdir()} == {"scripts"}
-
-
-def test_functions_are_short():
-    # From the docstring on: the options of a command are a list, and no thought to follow.
-    long = {
-        f"{module}.{function.name}": lines
-        for module, path in MODULES.items()
-        for function in functions(parse(path))
-        if (lines := (function.end_lineno or 0) - function.body[0].lineno + 1) > 50
-    }
-    assert long == {}
 
 
 def test_each_class_has_a_name_of_its_own():
