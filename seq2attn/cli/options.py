@@ -162,7 +162,7 @@ Tag: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Put the tag <NAME> before each source, for a model trained with tags."),
 ]
-"""The tag of all sources; checked by `tokenizers.tags.check_tag`."""
+"""The tag of all sources; checked by `Tokenizer.check_tag`."""
 
 To: TypeAlias = Annotated[
     str | None, typer.Option(metavar="LANG", help="Translate into this language, for an imported model with several.")

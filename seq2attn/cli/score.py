@@ -41,12 +41,11 @@ def score(
     from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.inference.scoring import score_files
     from seq2attn.nn.device import resolve_device
-    from seq2attn.tokenizers.tags import check_tag
 
     folder = RunDirectory(run)
     loaded = folder.load(resolve_device(device))
     tokenizers = loaded.tokenizers if to is None else loaded.tokenizers.translate_into(to)
-    check_tag(tokenizers.source, tag)
+    tokenizers.source.check_tag(tag)
     corpus = PlainTextConfig.of_files(source, target, tag=tag)
     score_files(
         folder, loaded.model, tokenizers, corpus, output_file, as_json=as_json, per_token=per_token, overwrite=overwrite

@@ -41,7 +41,7 @@ class EncodedPair:
         return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-Pair = TypeVar("Pair", bound=EncodedPair)
+T = TypeVar("T", bound=EncodedPair)
 
 
 class FiltersConfig(Config):
@@ -112,7 +112,7 @@ class PairFilter:
         self._digests: set[bytes] = set()
         self._kept = array("Q")
 
-    def filter(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+    def filter(self, pairs: Iterable[T]) -> Iterator[T]:
         """The pairs of a corpus that are kept, in their order; resets the counts of `report`."""
         self._counts.clear()
         for pair in pairs:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, text_pair_writer
+from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_text_pairs, text_pair_writer
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, PairFilter
 from seq2attn.data.fingerprint import fingerprint
@@ -30,27 +30,14 @@ from seq2attn.data.prepared_data import (
     PreparedData,
     dev_text_paths,
     load_prepared,
-    max_vocab_size,
     text_path,
 )
-from seq2attn.data.readers import (
-    CorpusConfig,
-    PlainTextConfig,
-    check_regular,
-    read_pairs,
-    read_references,
-)
+from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.data.train_tokenizers import check_tags, make_tokenizers
 from seq2attn.data.training_set import TrainingPart
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError
-from seq2attn.io.files import (
-    FORMAT_VERSION,
-    read_object,
-    remove_temporary,
-    write_json,
-    write_manifest,
-)
+from seq2attn.io.files import FORMAT_VERSION, read_object, remove_temporary, write_json, write_manifest
 from seq2attn.io.terminal import Log
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer, load_tokenizers
@@ -73,14 +60,14 @@ def prepare(
         _inspect_changed_tests(data, text, folder, log)
         return load_prepared(folder)
     names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
-    sizes, dev_size = dict(zip(names, map(_count_pairs, data.train), strict=True)), _count_pairs(data.dev)
-    log(", ".join(f"{name}: {size:,} pairs" for name, size in (*sizes.items(), ("dev", dev_size), *test_sizes)))
+    sizes = dict(zip([*names, "dev"], map(_count_pairs, (*data.train, data.dev)), strict=True))
+    log(", ".join(f"{name}: {size:,} pairs" for name, size in (*sizes.items(), *test_sizes)))
     _begin(folder)
     if not keep_tokenizers:
         make_tokenizers(data, text, folder, log)
     tokenizers = load_tokenizers(folder)
     train, hashes, parts = _save_train(data, tokenizers, sizes, folder)
-    dev = _save_dev(data, tokenizers, dev_size, folder, log)
+    dev = _save_dev(data, tokenizers, sizes["dev"], folder, log)
     for name, part in zip(names, parts, strict=True):
         log(part.describe(name, parts))
     save_hashes(hashes, folder)
@@ -106,8 +93,8 @@ def _save_train(
     parts = list[TrainingPart]()
 
     def training_pairs() -> Iterator[EncodedPair]:
-        for corpus, (name, size) in zip(data.train, sizes.items(), strict=True):
-            yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, size)))
+        for corpus, name in zip(data.train, sizes, strict=False):  # then comes the dev set
+            yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, sizes[name])))
             parts.append(TrainingPart.of_corpus(corpus, pair_filter.report))
 
     _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=data.has_alignments)
@@ -212,7 +199,7 @@ def _save(
     pairs: Iterable[EncodedPair], tokenizers: TokenizerPair, folder: Path, *, with_alignments: bool = False
 ) -> None:
     """Write the text and ids of pairs, and their alignments: empty ones for pairs that have none."""
-    ids = CorpusBuilder(max_vocab_size(tokenizers))
+    ids = CorpusBuilder(tokenizers.max_vocab_size)
     word_ids, links = CorpusBuilder(), CorpusBuilder()
     with text_pair_writer(text_path(folder)) as write:
         for pair in pairs:
@@ -227,7 +214,7 @@ def _save(
 
 def _save_references(dev: CorpusConfig, folder: Path) -> int:
     """Write the dev set with each further reference as target; returns the number of references."""
-    pairs = [pair.text for pair in read_pairs(dev)]
+    pairs = list(read_text_pairs(text_path(folder / DEV)))
     streams = read_references(dev, [target for _, target in pairs])
     for path, stream in islice(zip(dev_text_paths(folder, len(streams)), streams, strict=True), 1, None):
         with text_pair_writer(path) as write:

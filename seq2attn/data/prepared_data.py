@@ -22,17 +22,11 @@ from typing_extensions import TypedDict
 from seq2attn.data.corpus import Corpus, read_text_pairs
 from seq2attn.data.training_set import TrainingPart, TrainingSet
 from seq2attn.errors import RunError
-from seq2attn.io.files import (
-    check_format,
-    read_object,
-    validate,
-)
+from seq2attn.io.files import check_format, read_object, validate
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import load_tokenizers
 
 PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
-
-
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
 
 
@@ -81,7 +75,7 @@ def load_prepared(folder: Path) -> PreparedData:
     streams = [list(read_text_pairs(path)) for path in dev_text_paths(folder, num_references)]
     return PreparedData(
         *tokenizers,
-        TrainingSet(*tokenizers, train, text_path(folder / TRAIN), parts),
+        TrainingSet(tokenizers, train, text_path(folder / TRAIN), parts),
         dev,
         tuple(source for source, _ in streams[0]),
         tuple(tuple(target for _, target in stream) for stream in streams),
@@ -90,14 +84,9 @@ def load_prepared(folder: Path) -> PreparedData:
 
 def _load_corpus(folder: Path, tokenizers: TokenizerPair) -> Corpus:
     corpus = Corpus.load(folder)
-    if len(corpus.ids) and corpus.ids.max() >= max_vocab_size(tokenizers):
+    if len(corpus.ids) and corpus.ids.max() >= tokenizers.max_vocab_size:
         raise RunError(f"{folder}: the prepared ids are not of these tokenizers; {PREPARE_HINT}")
     return corpus
-
-
-def max_vocab_size(tokenizers: TokenizerPair) -> int:
-    """The entries of the larger vocabulary."""
-    return max(len(tokenizer.vocabulary) for tokenizer in tokenizers)
 
 
 def text_path(folder: Path) -> Path:

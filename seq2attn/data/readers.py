@@ -16,7 +16,7 @@ from seq2attn.data.word_alignment import WordAlignment, parse_pharaoh
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import parse_json
 from seq2attn.io.text_lines import read_lines
-from seq2attn.tokenizers.tags import NAME, add_tag
+from seq2attn.tokenizers.base import TAG_NAME, add_tag
 
 
 class Pair(NamedTuple):
@@ -32,7 +32,7 @@ Repeat = Annotated[float, Field(gt=0, le=1000)]
 class _CorpusConfig(Config):
     """Options of corpora in all formats."""
 
-    tag: Annotated[str, Field(pattern=NAME)] | None = None
+    tag: Annotated[str, Field(pattern=TAG_NAME)] | None = None
     """A name such as `2en` or `news`; the token `<2en>` is put before each source: see docs/data.md."""
     repeat: Repeat = 1.0
     """How often each pair is in an epoch of training; a fraction is a random sample of the pairs, new in each epoch."""

@@ -57,7 +57,7 @@ def train_tokenizers(data: DataConfig, text: TokenizersConfig, folder: Path, log
         name = " and ".join(sides)
         log(f"{name}: training the {config.kind} tokenizer")
         tokenizer: Tokenizer = config.train(lines)
-        vocab_size, requested_size = len(tokenizer.vocabulary), getattr(config, "vocab_size", None) or 0
+        vocab_size, requested_size = len(tokenizer.vocabulary), config.vocab_size or 0
         description = f"{name}: {config.kind}, {vocab_size:,} entries"
         if vocab_size < requested_size:
             description += f" (fewer than `vocab_size: {requested_size}`: the text has no more)"

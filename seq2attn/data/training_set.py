@@ -15,7 +15,7 @@ from seq2attn.data.filter import FilterReport
 from seq2attn.data.readers import CorpusConfig, Repeat
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError
-from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
+from seq2attn.tokenizers.base import TokenizerPair
 
 MAX_FILTERED_SHARE = 0.1
 """Share of the pairs of a training corpus above which their filtering is a warning."""
@@ -71,8 +71,7 @@ class TrainingPart:
 class TrainingSet:
     """The training pairs: as ids, and as text for tokenizers with random segmentation."""
 
-    source: Tokenizer
-    target: Tokenizer
+    tokenizers: TokenizerPair
     corpus: Corpus  # the pairs of all parts in their order
     text_path: Path
     parts: tuple[TrainingPart, ...]
@@ -87,16 +86,15 @@ class TrainingSet:
 
     def epoch_corpus(self, seed: int, epoch: int) -> Corpus:
         """The corpus of an epoch, segmented at random if a tokenizer is stochastic, by seed and epoch alone."""
-        if not (self.source.is_stochastic or self.target.is_stochastic):
+        if not any(tokenizer.is_stochastic for tokenizer in self.tokenizers):
             return self.corpus
-        ids = CorpusBuilder(max(len(self.source.vocabulary), len(self.target.vocabulary)))
+        ids = CorpusBuilder(self.tokenizers.max_vocab_size)
         word_ids, alignments = CorpusBuilder(), self.corpus.alignments
-        tokenizers = TokenizerPair(self.source, self.target)
         for row, (text, pair) in enumerate(self._sample(seed, epoch)):
             ids.add(pair)
             if alignments is not None:
                 has_links = len(alignments.links[row][0]) > 0
-                word_ids.add(pair_word_ids(tokenizers, text, pair) if has_links else ((), ()))
+                word_ids.add(pair_word_ids(self.tokenizers, text, pair) if has_links else ((), ()))
         return ids.build(alignments and CorpusAlignments(word_ids.build(), alignments.links))
 
     def _sample(self, seed: int, epoch: int) -> Iterator[tuple[TextPair, tuple[list[int], list[int]]]]:
@@ -106,6 +104,6 @@ class TrainingSet:
             if not texts:
                 return
             source_seed, target_seed = np.random.SeedSequence([seed, epoch, chunk]).generate_state(2).tolist()
-            sources = self.source.sample([source for source, _ in texts], source_seed)
-            targets = self.target.sample([target for _, target in texts], target_seed)
+            sources = self.tokenizers.source.sample([source for source, _ in texts], source_seed)
+            targets = self.tokenizers.target.sample([target for _, target in texts], target_seed)
             yield from zip(texts, zip(sources, targets, strict=True), strict=True)

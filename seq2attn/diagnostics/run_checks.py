@@ -37,7 +37,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines
 from seq2attn.search.search_config import GreedyConfig, SampleConfig
-from seq2attn.tokenizers.tags import add_tag, check_tag
+from seq2attn.tokenizers.base import add_tag
 
 CHECKS: dict[str, Check] = {
     "batch equals single": check_batching,
@@ -77,7 +77,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
     translator = Translator.load(run.folder, device)
     loaded = run.load(translator.model.device)
     model, (source, target) = loaded.model, loaded.tokenizers
-    check_tag(source, tag)
+    source.check_tag(tag)
     search_model, search = translator.model, translator.search
     if any(isinstance(part, DISCRETE_ALIGNMENTS) for part in model.modules()):
         model = search_model = copy.deepcopy(model).double()

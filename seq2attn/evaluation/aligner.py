@@ -33,7 +33,6 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
 from seq2attn.tokenizers.base import TokenizerPair
-from seq2attn.tokenizers.tags import check_tag
 
 PAIRS_PER_CHUNK = 64
 """Number of pairs whose weights are in memory at a time."""
@@ -117,7 +116,7 @@ def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None, *, o
     last pair if the model gives no finite log-probabilities for some, which have no links.
     """
     check_output(to, "align", *corpus.files, overwrite=overwrite)
-    check_tag(aligner.tokenizers[0], corpus.tag)
+    aligner.tokenizers[0].check_tag(corpus.tag)
     pairs = list(read_pairs(corpus))
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:
@@ -162,7 +161,7 @@ def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> 
 
 def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
     """Compare all heads, record the best, and print the table, best first. Raises UserError as `align_files`."""
-    check_tag(aligner.tokenizers[0], corpus.tag)
+    aligner.tokenizers[0].check_tag(corpus.tag)
     pairs = [(pair, gold) for pair, gold in read_pairs(corpus) if gold is not None]
     rates = aligner.select_head(pairs)
     rows = [

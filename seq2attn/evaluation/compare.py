@@ -24,7 +24,6 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket
 from seq2attn.metrics.significance import PairedScore, SignificanceTest, paired_scores
 from seq2attn.tokenizers.normalize import segment_words
-from seq2attn.tokenizers.tags import check_tag
 from seq2attn.tokenizers.vocabulary import mark_unknown
 
 FREQUENCIES = (0, 1, 4, 9, 99, 999)
@@ -92,7 +91,7 @@ def compare_translations(
     """
     directories = [RunDirectory(run) for run in runs]
     for run in directories if tag is not None else []:
-        check_tag(run.load_tokenizers().source, tag)
+        run.load_tokenizers().source.check_tag(tag)
     experiments = [run.load_config() for run in directories]
     evaluation = experiments[0].evaluation
     named = {"--source": [source] * (source is not None), "--reference": references, "--tag": [tag] * (tag is not None)}

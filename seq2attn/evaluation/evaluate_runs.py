@@ -32,7 +32,6 @@ from seq2attn.io.terminal import print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
 from seq2attn.metrics.significance import compare_systems
 from seq2attn.search.search_config import LongInputs, SearchConfig, check_size, resolve_search
-from seq2attn.tokenizers.tags import check_tag
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class EvaluateOptions:
         metrics = [f"evaluation.metrics=[{','.join(self.metrics)}]"] if self.metrics else []
         tokenize = [f"evaluation.tokenize={self.tokenize}"] if self.tokenize else []
         experiment = run.load_config([*self.overrides, *metrics, *tokenize], ["search", "evaluation", "data.test"])
-        check_tag(run.load_tokenizers().source, self.tag)
+        run.load_tokenizers().source.check_tag(self.tag)
         return experiment
 
     def search_config(self, run: RunDirectory, experiment: ExperimentConfig) -> SearchConfig:
@@ -139,7 +138,7 @@ def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
     experiments = {run: options.load_experiment(RunDirectory(run)) for run in runs}
     sets = test_sets([*experiments.values()], options.source, options.references, options.tag)
     for run, corpus in product(runs, sets.values()):
-        check_tag(RunDirectory(run).load_tokenizers().source, corpus.tag)
+        RunDirectory(run).load_tokenizers().source.check_tag(corpus.tag)
     searches = {run: options.search_config(RunDirectory(run), experiment) for run, experiment in experiments.items()}
     tests = read_sets(sets, experiments[runs[0]].evaluation)
     results, reports = dict[str, list[SetResult]](), dict[str, Any]()

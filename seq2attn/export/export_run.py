@@ -25,9 +25,8 @@ from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
-from seq2attn.tokenizers.base import TokenizerPair
+from seq2attn.tokenizers.base import TokenizerPair, add_tag
 from seq2attn.tokenizers.normalize import is_blank
-from seq2attn.tokenizers.tags import add_tag, check_tag
 
 NUM_VERIFICATION_SENTENCES = 200
 """Sentences of the dev set that both engines translate."""
@@ -53,7 +52,7 @@ def export_run(
         raise run.config_error(mistakes)
     loaded = run.load()
     source, tokenizer = loaded.tokenizers
-    check_tag(source, tag)
+    source.check_tag(tag)
     lines = [add_tag(line, tag) for line in _verification_lines(run, verify_with)]
     _check_direction(run, loaded.tokenizers)
     check_replaceable(where)

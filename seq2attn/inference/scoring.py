@@ -20,9 +20,8 @@ from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import json_line
 from seq2attn.models import Seq2Seq
 from seq2attn.search.translate_ids import retry_with_smaller_batches
-from seq2attn.tokenizers.base import TokenizerPair
+from seq2attn.tokenizers.base import TokenizerPair, add_tag
 from seq2attn.tokenizers.normalize import is_blank
-from seq2attn.tokenizers.tags import add_tag
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 
 WINDOW = 1024

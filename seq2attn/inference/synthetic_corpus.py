@@ -48,7 +48,7 @@ from seq2attn.io.outputs import text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
 from seq2attn.search.search_config import SearchConfig
-from seq2attn.tokenizers.tags import add_tag, check_tag
+from seq2attn.tokenizers.base import add_tag
 from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS, UNK
 
 CHUNK = 4096
@@ -115,7 +115,7 @@ class SyntheticCorpus:
         """
         if self.to is not None:
             translator = translator.with_target_language(self.to)
-        check_tag(translator.source, self.tag)
+        translator.source.check_tag(self.tag)
         check_regular(PlainTextConfig.of_files(self.text, self.text))
         self._check_direction(runs[0])
         num_lines = sum(1 for _ in read_lines(self.text))

@@ -21,7 +21,7 @@ from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import BOM, json_line, open_lines, read_line_batches
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.search_config import SearchConfig
-from seq2attn.tokenizers.tags import add_tag, check_tag
+from seq2attn.tokenizers.base import add_tag
 from seq2attn.visualization.attention import PAGE, AttentionSelection, attention_text, draw_attention, is_page
 from seq2attn.visualization.figure import check_drawing
 
@@ -67,7 +67,7 @@ def translate_input(translator: Translator, search: SearchConfig, options: Trans
     that is to be drawn; and after the last line if the model gives no finite log-probabilities for some, which have
     empty translations.
     """
-    check_tag(translator.source, options.tag)
+    translator.source.check_tag(options.tag)
     tokenizers = translator.tokenizers
     translator.glossary = load_glossary(options.glossary, tokenizers, search, replace_unk=translator.replace_unk)
     if options.attention is not None:  # raises errors about layers and heads before the work

@@ -98,7 +98,7 @@ def count_trained(model: nn.Module) -> int:
 
 def assumed_vocab_sizes(tokenizers: TokenizersConfig) -> list[int]:
     """The maximum sizes of the vocabularies of source and target, without data; 8,000 for one without a maximum."""
-    return [getattr(one, "vocab_size", None) or ASSUMED_VOCAB_SIZE for one in tokenizers.per_side]
+    return [config.vocab_size or ASSUMED_VOCAB_SIZE for config in tokenizers.per_side]
 
 
 def select_parameters(model: nn.Module, parts: Sequence[str], field: str) -> dict[str, nn.Parameter]:

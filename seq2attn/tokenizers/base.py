@@ -19,6 +19,26 @@ from seq2attn.tokenizers.vocabulary import UNK, Vocabulary
 
 TOKENIZER_FILE, VOCABULARY_FILE, TAGS_FILE = "tokenizer.json", "vocabulary.json", "tags.json"
 LEADING_TAG = re.compile(r"\s*(<[^\s<>]+>)(?:\s+|$)")
+TAG_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+"""The name of a tag in configs and commands: without `<` and `>`."""
+
+
+def add_tag(line: str, tag: str | None) -> str:
+    """The line with a tag before it; an empty line stays empty."""
+    return line if tag is None or is_blank(line) else f"<{tag}> {line}"
+
+
+class GivenTokenizerConfig(Config):
+    """A tokenizer in files of a pretrained model, which is not trained."""
+
+    @property
+    def vocab_size(self) -> None:
+        """No maximum: the size is that of the files."""
+
+    @property
+    def vocabulary_source(self) -> tuple[object, ...]:
+        """The origin of the tokens: equal for two tokenizers with the same vocabulary."""
+        raise NotImplementedError
 
 
 class Tokenizer(ABC):
@@ -39,7 +59,8 @@ class Tokenizer(ABC):
     files: Mapping[str, bytes] = {}
     """Content of files beside the config and the vocabulary, by name."""
     tags: tuple[str, ...] = ()
-    """Tokens such as `<2en>` that a line may begin with; the last entries of the vocabulary."""
+    """Tokens that a line may begin with, such as `<2en>` for its domain or target language (Johnson et al. 2017); the
+    last entries of the vocabulary."""
     requires_tag: bool = False
     """Whether all training text had a tag."""
     is_right_to_left: bool = False
@@ -145,6 +166,13 @@ class Tokenizer(ABC):
         """True for text without a tag if all training text had one."""
         return self.requires_tag and not is_blank(line) and not self.split_tag(line)[0]
 
+    def check_tag(self, tag: str | None) -> None:
+        """Raises UserError unless a tag is None or one that the model of this source tokenizer was trained with."""
+        if tag is not None and f"<{tag}>" not in self.tags:
+            known = ", ".join(f"`{known[1:-1]}`" for known in self.tags)
+            has = f"its tags are {known}" if self.tags else "it was trained without tags (`data.train` with `tag`)"
+            raise UserError(f"the model does not know the tag `{tag}`: {has}")
+
     def tagged_prefix(self, tag: str) -> tuple[int, ...]:
         """Ids before those of the text of a line with a tag, or with none if it is empty."""
         return (*self._tag_ids(tag), *self.line_prefix)
@@ -197,6 +225,11 @@ class TokenizerPair(NamedTuple):
     def vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """The vocabularies of source and target."""
         return self.source.vocabulary, self.target.vocabulary
+
+    @property
+    def max_vocab_size(self) -> int:
+        """The entries of the larger vocabulary."""
+        return max(map(len, self.vocabularies))
 
     def translate_into(self, language: str) -> TokenizerPair:
         """The tokenizers for translations into another language of a multilingual model.

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from seq2attn.config.base import Config, InputPath
+from seq2attn.config.base import InputPath
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import FILE_HINT, read_bytes, sha256_json, sha256_of
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace, is_unspaced
 from seq2attn.tokenizers.sentencepiece_model import fill_in_digest
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
@@ -26,7 +26,7 @@ _BYTES = {chr(byte): byte for byte in _VISIBLE} | {
 """The byte of each letter of such a token: visible ones are themselves, the others in order from U+0100."""
 
 
-class HFTokenizerConfig(Config):
+class HFTokenizerConfig(GivenTokenizerConfig):
     """A given `tokenizer.json`, which is not trained."""
 
     kind: Literal["hugging-face"] = "hugging-face"

@@ -29,6 +29,10 @@ class NormalizeConfig(Config):
     normalization: Literal["none", "nfc", "nfkc"] = "nfc"
     """Unicode normal form: `nfc` joins letters and accents; `nfkc` also rewrites ligatures, wide letters."""
 
+    @property
+    def vocabulary_source(self) -> None:
+        """No files: the vocabulary is made of the training text."""
+
     def normalize(self, line: str) -> str:
         """The line that is tokenized, and that `decode` restores."""
         line = self._compose(line)

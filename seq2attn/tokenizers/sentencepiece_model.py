@@ -16,12 +16,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from seq2attn.config.base import Config, FieldError, InputPath, input_path
+from seq2attn.config.base import FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
 from seq2attn.config.yaml_reader import read_ids
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import FILE_HINT, parse_object, read_bytes, sha256_json, sha256_of
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace
 from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
@@ -31,7 +31,7 @@ _LANGUAGE_TAG = re.compile(r">>(\S+)<<|__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3}|
 """Tags of OPUS-MT, M2M100, and NLLB or mBART, with the name of their language as a group."""
 
 
-class SentencePieceTokenizerConfig(Config):
+class SentencePieceTokenizerConfig(GivenTokenizerConfig):
     """A given SentencePiece model, which is not trained."""
 
     kind: Literal["sentencepiece"] = "sentencepiece"

@@ -11,11 +11,18 @@ from seq2attn.config.base import Config, FieldError, RunPath, run_path
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
 from seq2attn.io.files import MAX_FILE_BYTES, read_bytes, read_object, validate
-from seq2attn.tokenizers.base import TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer, TokenizerPair
+from seq2attn.tokenizers.base import (
+    LEADING_TAG,
+    TAGS_FILE,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+    GivenTokenizerConfig,
+    Tokenizer,
+    TokenizerPair,
+)
 from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokenizerConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
-from seq2attn.tokenizers.tags import load_tags
 from seq2attn.tokenizers.vocabulary import TOKENIZER_HINT, Vocabulary, check_same
 from seq2attn.tokenizers.wordpiece import WORDPIECE_FILE, WordPieceTokenizerConfig, load_wordpiece
 from seq2attn.tokenizers.words import CharacterTokenizer, CharacterTokenizerConfig, WordTokenizer, WordTokenizerConfig
@@ -64,7 +71,7 @@ def _check_direction(
     return [
         FieldError(key, f"needs a tokenizer that is trained here; `{one.kind}` belongs to a pretrained model")
         for key, one in sides.items()
-        if isinstance(one, SentencePieceTokenizerConfig | HFTokenizerConfig | WordPieceTokenizerConfig)
+        if isinstance(one, GivenTokenizerConfig)
     ]
 
 
@@ -128,7 +135,7 @@ class TokenizersConfig(Config):
     @property
     def shares_vocabulary(self) -> bool:
         """True if both sides have the same vocabulary."""
-        source, target = (getattr(one, "vocabulary_source", None) for one in (self.source, self.target))
+        source, target = (config.vocabulary_source for config in self.per_side)
         return self.is_joint or (source is not None and source == target)
 
     @property
@@ -168,7 +175,16 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             tokenizer = SentencePieceTokenizer(config, model, vocabulary)
         case HFTokenizerConfig():
             tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
-    return load_tags(tokenizer.with_direction(right_to_left=header.get("right_to_left") is True), folder)
+    tokenizer = tokenizer.with_direction(right_to_left=header.get("right_to_left") is True)
+    return _with_tags(tokenizer, folder / TAGS_FILE) if (folder / TAGS_FILE).exists() else tokenizer
+
+
+def _with_tags(tokenizer: Tokenizer, path: Path) -> Tokenizer:
+    content = read_object(path, TOKENIZER_HINT)
+    tags = content.get("tags")
+    if not isinstance(tags, list) or not all(isinstance(tag, str) and LEADING_TAG.match(tag) for tag in tags):
+        raise RunError(f"{path}: does not list tags; {TOKENIZER_HINT}")
+    return tokenizer.with_tags(tuple(tags), required=content.get("required") is True)
 
 
 def load_tokenizers(folder: Path) -> TokenizerPair:

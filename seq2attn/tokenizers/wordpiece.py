@@ -19,11 +19,11 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from seq2attn.config.base import Config, FieldError, InputPath, input_path
+from seq2attn.config.base import FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import MAX_FILE_BYTES, parse_json, read_object, sha256_json, sha256_of, write_json
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
@@ -58,7 +58,7 @@ def _digest(folder: Path) -> str:
     return sha256_json([[file.name, sha256_of(file)] for file in files])
 
 
-class WordPieceTokenizerConfig(Config):
+class WordPieceTokenizerConfig(GivenTokenizerConfig):
     """The tokenizer of a BERT, for the source only: decoding does not restore the text exactly."""
 
     kind: Literal["wordpiece"] = "wordpiece"
@@ -72,6 +72,11 @@ class WordPieceTokenizerConfig(Config):
     def _fill_in_digest(cls, data: Any) -> Any:
         check_dependency()
         return fill_in(data, "digest", lambda fields: _digest(resolve_folder(fields["path"])))
+
+    @property
+    def vocabulary_source(self) -> tuple[object, ...]:
+        """The origin of the tokens: equal for two tokenizers with the same vocabulary."""
+        return (self.path,)
 
     def train(self, lines: Iterable[str]) -> WordPieceTokenizer:
         """The tokenizer in the folder; `lines` are not used.

@@ -14,11 +14,10 @@ from seq2attn.data.data_config import DataConfig
 from seq2attn.data.inspection import DataReport
 from seq2attn.data.prepare import prepare
 from seq2attn.inference.input_checks import InputWarning
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, add_tag
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
-from seq2attn.tokenizers.tags import add_tag
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.support.bert import make_bert

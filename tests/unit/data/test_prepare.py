@@ -14,6 +14,7 @@ from seq2attn.data.prepared_data import load_prepared
 from seq2attn.data.readers import JSONLinesConfig
 from seq2attn.data.training_set import CHUNK, TrainingSet
 from seq2attn.errors import DataError, RunError
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
@@ -247,7 +248,9 @@ def test_random_segmentations_differ_from_chunk_to_chunk(tmp_path: Path) -> None
     text, word = tmp_path / "train.jsonl", "lantern"
     text.write_text(f'["{word}", "x"]\n' * (CHUNK + 20), encoding="utf-8")
     stochastic = BPETokenizerConfig(vocab_size=300, dropout=0.5).train([*SOURCE, "x"])
-    train = TrainingSet(stochastic, WordTokenizerConfig().train(["x"]), Corpus.from_pairs([], 300), text, ())
+    train = TrainingSet(
+        TokenizerPair(stochastic, WordTokenizerConfig().train(["x"])), Corpus.from_pairs([], 300), text, ()
+    )
     epoch = train.epoch_corpus(1, 0)
     first, second = ([epoch[start + row][0].tolist() for row in range(20)] for start in (0, CHUNK))
     assert first != second

@@ -133,8 +133,9 @@ def test_attention_targets_of_the_corpora_with_links(tmp_path: Path, text: Token
     targets = make_batch(epoch, range(3)).alignment_targets
     assert targets is not None and not targets[0].any() and not targets[2].any()
     source, target = epoch[1]
-    source_words, target_words = np.array(train.source.word_ids(source)), train.target.word_ids(target)
-    assert train.source.convert_ids_to_tokens(source)[0] == "<2de>" and source_words.max() == 3
+    tokenizers = train.tokenizers
+    source_words, target_words = np.array(tokenizers.source.word_ids(source)), tokenizers.target.word_ids(target)
+    assert tokenizers.source.convert_ids_to_tokens(source)[0] == "<2de>" and source_words.max() == 3
     for row, word in enumerate(target_words):
         assert set(source_words[targets[1, row, : len(source)].numpy() > 0]) == {3 - word}  # shifted by the tag
 

@@ -9,10 +9,9 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
-from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair, add_tag
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
-from seq2attn.tokenizers.tags import add_tag, check_tag
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, load_tokenizer
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
@@ -102,11 +101,11 @@ def test_an_empty_line_stays_empty() -> None:
 
 def test_unknown_tags_are_errors() -> None:
     tokenizer = TAGGED["words"]
-    check_tag(tokenizer, "2en")
+    tokenizer.check_tag("2en")
     with pytest.raises(UserError, match=r"does not know the tag `2fr`: its tags are `2en`, `News\.1`"):
-        check_tag(tokenizer, "2fr")
+        tokenizer.check_tag("2fr")
     with pytest.raises(UserError, match="trained without tags"):
-        check_tag(PLAIN["words"], "2en")
+        PLAIN["words"].check_tag("2en")
 
 
 @pytest.mark.parametrize("max_tokens", [5, 4, 3])
