@@ -1,5 +1,6 @@
-"""Scores of validations: of the original text, of some sentences, and their digest."""
+"""Validation: its scores are of the original text, and those of `evaluate --greedy` for the same weights and text."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -8,8 +9,11 @@ import sacrebleu
 import torch
 
 from seq2attn.data.prepared_data import load_prepared
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.tokenizers.vocabulary import UNK, mark_unknown
-from tests.support.trainings import train_run
+from seq2attn.training.train import train
+from tests.support.commands import invoke_in
+from tests.support.trainings import WORD_TOKENIZERS, content, metrics, train_run
 from tests.support.validation import every, validate
 from tests.support.validation import run as run
 
@@ -94,3 +98,34 @@ def test_translations_in_validation_begin_with_the_prefix(run):
     prepared.target.line_prefix = (*prepared.target.encode("be"),)
     _, result = validate(run, model, prepared=prepared, validation=every(metric="bleu"))
     assert all(text.startswith("be ") for text in result.translations.values())
+
+
+FAST = {"kind": "adam", "lr": 0.1}
+CHARACTERS = {"source": {"kind": "words"}, "target": {"kind": "characters"}}
+BACKWARD = WORD_TOKENIZERS | {"right_to_left": True, "reverse_source": True}
+CONFIGS = {
+    "ordinary": {},
+    "long lines": {"filters": {"max_length": 4}},
+    "lowest limit": {"lengths": {"max_source_length": 2}},
+    "characters": {"tokenizer": CHARACTERS},
+    "from right to left": {"tokenizer": BACKWARD, "lengths": {"max_source_length": 3, "long_inputs": "truncate"}},
+    "other limits": {"search": {"no_repeat_ngram_size": 1}, "lengths": {"max_length": 9, "min_length_ratio": 2}},
+}
+"""Configs whose greedy translations depend on their limits: the models repeat words without an end."""
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_scores_of_a_checkpoint_are_those_of_evaluate(corpus, name):
+    options = dict(CONFIGS[name])
+    filters, lengths, search = (options.pop(key, {}) for key in ("filters", "lengths", "search"))
+    validation = {"every": "8 updates", "metric": "chrf"}
+    values = content(corpus, "run", max_duration=["8 updates"], validation=validation, optimizer=FAST, **options)
+    values["data"]["filters"] = filters
+    values["search"] = {"kind": "beam", "beam_size": 2, "lengths": lengths, **search}
+    run = train(ExperimentConfig.model_validate(values))
+    dev = ("--source", "dev.src", "--reference", "dev.tgt")
+    report = json.loads(invoke_in(corpus, "evaluate", run.folder, "--greedy", "--json", *dev).out)
+    scores = {score["name"]: score["value"] for score in report["sets"]["dev.src"]["scores"]}
+    (validated,) = metrics(run, "validation")
+    assert [validated["bleu"], validated["chrf"]] == pytest.approx([scores["BLEU"], scores["chrF2"]], rel=1e-9)
+    assert scores["chrF2"] > 0

@@ -1,4 +1,4 @@
-"""Batches, progress, commands and processes of the benchmarks."""
+"""The benchmark: its batches, intervals, commands and processes, its tables, and its text."""
 
 import collections
 import itertools
@@ -6,19 +6,26 @@ import json
 import os
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
 from benchmark import command, process, searching, systems
+from benchmark.prepare import prepare_all
 from benchmark.process import Process, wait_until_idle
 from benchmark.programs import batches, plain
+from benchmark.records import Book, Record, ratio
 from benchmark.setting import MODELS, TRANSFORMERS, Setting, UnavailableError
-from benchmark.systems import Progress
+from benchmark.systems import Ours, Progress
+from benchmark.tables import FIGURES, PAGE, comparison, fill, table
+from benchmark.text import num_target_tokens, prepare_text
 from benchmark.training import Timing, sum_intervals
 
-from tests.support.benchmarks import setting as setting
+from seq2attn.data.prepared_data import load_prepared
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
+from tests.support.benchmarks import setting
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -154,3 +161,117 @@ def _wait_for_status(process, status):
             break
         time.sleep(0.01)
     return process.status()
+
+
+def record(system, rounds, **more):
+    kind = more.pop("kind", "train")
+    return Record(kind, "t", "", system, system.upper(), unit="target tokens/s", rounds=rounds, **more)
+
+
+CONTEXT = {
+    "date": "2026-01-02", "command": "python scripts/bench.py train", "commit": "abc", "processor": "P", "cores": 2,
+    "threads": 2, "python": "3.11", "versions": {"ours": {"torch": "2.13.0"}, "hf": {"transformers": "5"}},
+}  # fmt: skip
+
+
+def test_the_ratio_is_the_median_of_the_rounds():
+    one, other = record("ours", (30.0, 20.0, 90.0)), record("hf", (10.0, 20.0, 40.0))
+    assert ratio(one, other, more_is_better=True) == 2.25  # that of the medians would be 1.5
+    assert ratio(one, other, more_is_better=False) == pytest.approx(1 / 2.25)
+    assert ratio(one, record("eole", ()), more_is_better=True) is None
+
+
+def test_a_table_is_sorted_with_failures_last():
+    rows = comparison(
+        [
+            record("hf", (1000.0, 1500.0, 1200.0), variant="attention dropout 0", facts={"bleu": 20.5}),
+            record("eole", (), error="no update within 240 s: a | b\nmore"),
+            record("ours", (3000.0, 3100.0, 2900.0)),
+        ],
+        more_is_better=True,
+    ).split("\n")
+    assert rows[0] == "|  | target tokens/s | min-max | ours is | BLEU |"
+    assert rows[2] == "| **OURS** | 3,000 | 2,900-3,100 | 1.00x |  |"
+    assert rows[3] == "| HF (attention dropout 0) | 1,200 | 1,000-1,500 | 2.42x | 20.50 |"
+    assert rows[4] == "| EOLE | not measured: no update within 240 s: a / b |  |  |  |"
+    assert len({row.count("|") for row in rows}) == 1
+
+
+def test_a_call_replaces_whole_groups_in_the_file(tmp_path):
+    book = Book().with_call([record("ours", (1.0,)), record("hf", (2.0,))], CONTEXT)
+    book = book.with_call([record("ours", (5.0,), kind="search")], {**CONTEXT, "commit": "def"})
+    book = book.with_call([record("ours", (3.0,))], {**CONTEXT, "commit": "ghi"})
+    book.save(tmp_path / "x.json")
+    loaded = Book.load(tmp_path / "x.json")
+    assert loaded == book
+    assert [r.rounds for r in loaded.group("train", "t")] == [(3.0,)]
+    assert "commit ghi" in table(loaded, "train", "t")
+    assert "commit def" in table(loaded, "search", "t", "")
+    assert table(loaded, "memory", "t") == "Not measured yet."
+
+
+def test_the_page_has_the_tables_of_the_figures():
+    page = PAGE.read_text("utf-8")
+    assert fill(page, Book.load(FIGURES)) == page, "python scripts/bench.py page"
+    places = "a\n<!-- table train t -->\n<!-- end -->\nb\n<!-- table search r1 greedy -->\nold\n<!-- end -->\n"
+    output = fill(places, Book().with_call([record("ours", (1.0,))], CONTEXT))
+    assert "Not measured yet." in output
+    assert "**OURS**" in output
+    assert "old" not in output
+    assert output.startswith("a\n")
+    assert fill(output, Book().with_call([record("ours", (1.0,))], CONTEXT)) == output
+
+
+__all__ = ["setting"]
+
+
+def texts_of(setting):
+    return [(setting.corpus / f"train.{language}").read_text("utf-8").split("\n")[:-1] for language in ("de", "en")]
+
+
+def test_all_systems_have_the_tokens_of_our_tokenizer(setting):
+    config = BPETokenizerConfig(vocab_size=400)
+    model = prepare_text(setting, config)
+    tokenizer = SubwordTokenizer(config, model)
+    assert config.train(chain.from_iterable(texts_of(setting))).model == model  # as a training makes it
+    for language, lines in zip(("de", "en"), texts_of(setting), strict=True):
+        tokenized = (setting.data / f"train.bpe.{language}").read_text("utf-8").split("\n")[:-1]
+        tokens = [tokenizer.convert_ids_to_tokens(tokenizer.encode(line)) for line in lines]
+        assert [line.split() for line in tokenized] == [list(line) for line in tokens]
+    assert num_target_tokens(setting) == sum(len(line) + 1 for line in tokens)
+    ids = batches.sentences(setting.data, setting.data / "train.bpe.en")
+    assert batches.vocabulary(setting.data) == list(tokenizer.vocabulary.tokens)
+    assert ids[:5] == [tokenizer.encode(line) for line in lines[:5]]
+    # A second call changes nothing; other files are refused.
+    assert prepare_text(setting, config) == model
+    (setting.data / "val.bpe.en").write_text("something else\n", "utf-8")
+    with pytest.raises(UnavailableError, match=r"val\.bpe\.en has another content"):
+        prepare_text(setting, config)
+    with pytest.raises(UnavailableError, match=r"train\.de is missing: python scripts/download\.py"):
+        prepare_text(Setting(setting.corpus / "none", setting.runs), config)
+
+
+ODD_LINES = [
+    "ein  Wort  mit   Lücken", "  vorn und hinten  ", "\u00a0x\u2003y\u3000z\t.", "a\u0085b\u2028c\x1cd\x0be", "CR\r",
+    "ge\u00admu\u0308se\u200b", "e\u0301te\u0301\u0323", "\ufb01ne \uff28\u2581_ \u2581", "\ufeffBOM", "\u1100\u1161",
+]  # fmt: skip
+"""Double and odd spaces, soft hyphens, combining accents, compatibility characters and unusual line breaks."""
+SPLITS = {"train": "train", "dev": "val", "test.test2016": "test_2016_flickr"}
+SIDES = {"source": "de", "target": "en"}
+
+
+def test_a_text_of_odd_characters_is_prepared_for_all_systems(setting):
+    for path in setting.corpus.iterdir():
+        path.write_text(path.read_text("utf-8") + "".join(f"{line}\n" for line in ODD_LINES), "utf-8")
+    files = {
+        f"data.{name}.{side}": setting.corpus / f"{split}.{language}"
+        for name, split in SPLITS.items()
+        for side, language in SIDES.items()
+    }
+    overrides = ["tokenizer.joint.vocab_size=400", *(f"{key}={path}" for key, path in files.items())]
+    system = Ours(setting, overrides=tuple(overrides))
+    prepare_all(system, ("t",), timed=False)  # which compares the numbers of tokens
+    prepared = load_prepared(system.run("t"))
+    for side, language in enumerate(SIDES.values()):
+        ours_ids = [list(pair[side]) for pair in prepared.train.corpus]
+        assert batches.sentences(setting.data, setting.data / f"train.bpe.{language}") == ours_ids

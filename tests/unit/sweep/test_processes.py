@@ -1,5 +1,6 @@
-"""Simultaneous trainings, each with one GPU if there is any."""
+"""Processes of a sweep: GPUs, threads, reasons of failures, the end of the sweep, and the search of a trial."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from seq2attn.config.base import Config
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.sweep.record import write_trial
 from seq2attn.sweep.run_sweep import SWEEP_LOG, run_all
-from seq2attn.sweep.worker import _end_with_the_sweep
+from seq2attn.sweep.worker import _end_with_the_sweep, run_trial
+from tests.support.trainings import content
 
 
 @dataclass(frozen=True)
@@ -83,3 +87,22 @@ def test_a_training_whose_sweep_has_ended_is_ended_by_sigterm():
     os.close(write)
     process.join()
     assert process.exitcode == -signal.SIGTERM
+
+
+class Trial:
+    def __init__(self, folder, experiment):
+        self.folder, self.experiment = folder, experiment
+
+
+def test_the_search_of_a_trial_is_that_of_its_run(corpus):
+    for name in ("train", "dev"):
+        text = (corpus / f"{name}.tgt").read_text().split("\n")
+        (corpus / f"{name}.tgt").write_text("\n".join(" ".join(3 * word for word in line.split()) for line in text))
+    tokenizer = {"source": {"kind": "words"}, "target": {"kind": "characters"}}
+    values = content(corpus, "run", tokenizer=tokenizer, max_duration=["2 epochs"], batch={"tokens": 1000})
+    values["data"]["test"] = {"dev": values["data"]["dev"]}
+    write_trial(Trial(corpus / "run", ExperimentConfig.model_validate(values)), {})
+    training = run_trial(corpus / "run", 1).training
+    assert training.epochs == 2 < training.updates
+    report = json.loads((corpus / "run/evaluation/dev.json").read_text())
+    assert report["search"]["lengths"]["max_length_ratio"] > 3
