@@ -20,19 +20,12 @@ from seq2attn.inference.engines.agreement import AgreementReport
 from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.io.files import read_object, validate
 from seq2attn.io.tables import format_table
+from seq2attn.metrics.sacrebleu_metrics import Score
 from seq2attn.models.build import build_on_meta_device, count_parameters
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.version import __version__
 
 LICENSE_HINT = "license: apache-2.0"
-
-
-class ScoreRecord(BaseModel):
-    """A score in a report of `evaluate`."""
-
-    name: str
-    value: float
-    signature: str
 
 
 class EvaluationRecord(BaseModel):
@@ -42,7 +35,7 @@ class EvaluationRecord(BaseModel):
     model: dict[str, Any]
     engine: str
     sentences: int
-    scores: tuple[ScoreRecord, ...]
+    scores: tuple[Score, ...]
 
 
 def build_model_card(run: RunDirectory, dtype: str, agreement: AgreementReport, library: str, usage: str) -> str:

@@ -33,13 +33,7 @@ from seq2attn.training.checkpoints.checkpoint import (
     restore,
 )
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_files
-from seq2attn.training.config_changes import (
-    Resumption,
-    check_processes,
-    read_resumption,
-    save_config,
-    text_digests,
-)
+from seq2attn.training.config_changes import Resumption, check_processes, read_resumption, save_config, text_digests
 from seq2attn.training.distributed import DistributedContext, StopRequest, init_distributed, training_device
 from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
 from seq2attn.training.loop import Trainer
