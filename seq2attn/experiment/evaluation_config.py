@@ -99,7 +99,7 @@ class EvaluationConfig(Config):
     def build(self, *streams: Sequence[str]) -> Metrics:
         """The metrics for streams of references; `auto` settings depend on their script.
 
-        Raises: UserError when a package of the tokenizer is not installed, or does not know the language.
+        Raises UserError when a package of the tokenizer is not installed, or does not know the language.
         """
         references = [line for stream in streams for line in stream]
         script = unspaced_script(references)

@@ -126,7 +126,7 @@ class ExperimentConfig(Config):
         """Default maximum lengths: longer ones for characters, and translations as long as the training targets."""
         filters, lengths = self.data.filters, self.search.lengths
         if "max_length" not in filters.model_fields_set:
-            sides = [isinstance(one, CharacterTokenizerConfig) for one in self.tokenizer.per_side]
+            sides = [isinstance(config, CharacterTokenizerConfig) for config in self.tokenizer.per_side]
             source, target = (MAX_CHARACTERS if are_characters else MAX_TOKENS for are_characters in sides)
             filters = filters.model_copy(update={"max_length": source if source == target else (source, target)})
         if "max_length" not in lengths.model_fields_set:
@@ -139,7 +139,6 @@ class ExperimentConfig(Config):
 def load_config(path: Path | str, overrides: str | Sequence[str] = ()) -> ExperimentConfig:
     """The experiment of a YAML file, with one or several overrides such as `search.beam_size=10`.
 
-    Raises:
-        ConfigError: all mistakes at once, each with its file, line and column.
+    Raises ConfigError with all mistakes at once, each with its file, line and column.
     """
     return load(Path(path), ExperimentConfig, [overrides] if isinstance(overrides, str) else overrides)

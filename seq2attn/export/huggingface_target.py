@@ -26,7 +26,7 @@ from seq2attn.io.files import write_json
 from seq2attn.io.hf_folder import CONFIG_FILE, WEIGHTS_FILE
 from seq2attn.io.weights import unique_state_dict, write_safetensors
 from seq2attn.models import ModelConfig, Seq2Seq
-from seq2attn.pretrained.bart import BART_NAMES, POSITIONS
+from seq2attn.pretrained.bart import BART_NAMES, POSITIONS, SIDE_FIELDS
 from seq2attn.pretrained.family import GENERATION_FILE
 from seq2attn.pretrained.hf_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET
 from seq2attn.pretrained.transformers_engine import TransformersEngine
@@ -127,9 +127,9 @@ def _unsupported_layers(model: ModelConfig) -> list[FieldError]:
             ]
     if len(layers) == len(parts):
         for name in ("norm_order", "activation"):
-            one, other = (getattr(part, name) for part in layers.values())
-            if one != other:
-                message = f"`{name}` for the decoder that differs from the encoder's, `{one}`"
+            encoder, decoder = (getattr(part, name) for part in layers.values())
+            if encoder != decoder:
+                message = f"`{name}` for the decoder that differs from the encoder's, `{encoder}`"
                 mistakes.append(no_option(NAME, f"decoder.{name}", message))
         if layers["encoder"].norm_order == "pre" and model.embeddings.tie != "all":
             message = f"pre-norm Transformer (Pegasus) with `tie: {model.embeddings.tie}`, only `all`"
@@ -140,10 +140,11 @@ def _unsupported_layers(model: ModelConfig) -> list[FieldError]:
 def _unsupported_text(experiment: ExperimentConfig) -> list[FieldError]:
     text = experiment.tokenizer
     sides = {"joint": text.joint} if text.joint else {"source": text.source, "target": text.target}
+    known = ", ".join(EXPORTED_KINDS)
     mistakes = [
-        FieldError(f"tokenizer.{side}.kind", f"{NAME} has no tokenizer `{one.kind}`, only {', '.join(EXPORTED_KINDS)}")
-        for side, one in sides.items()
-        if one is not None and one.kind not in EXPORTED_KINDS
+        FieldError(f"tokenizer.{side}.kind", f"{NAME} has no tokenizer `{config.kind}`, only {known}")
+        for side, config in sides.items()
+        if config is not None and config.kind not in EXPORTED_KINDS
     ]
     for side, tokenizer in sides.items():
         tag = tokenizer.tag if isinstance(tokenizer, SentencePieceTokenizerConfig | HFTokenizerConfig) else None
@@ -196,8 +197,7 @@ def _architecture(experiment: ExperimentConfig, sizes: Sequence[int]) -> dict[st
         "is_encoder_decoder": True,
     }
     for side, part in (("encoder", encoder), ("decoder", decoder)):
-        content |= {f"{side}_layers": part.layers, f"{side}_attention_heads": part.heads}
-        content |= {f"{side}_ffn_dim": part.ffn_dim, f"{side}_layerdrop": part.layer_dropout}
+        content |= {f"{side}_{theirs}": getattr(part, ours) for ours, theirs in SIDE_FIELDS.items()}
     if encoder.norm_order == "pre":
         return {"model_type": "pegasus", "architectures": ["PegasusForConditionalGeneration"], **content}
     is_shared = model.embeddings.tie == "all"

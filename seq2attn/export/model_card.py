@@ -116,14 +116,14 @@ def _scores(run: RunDirectory) -> str:
         report = validate(TypeAdapter(EvaluationRecord), read_object(path, hint), path, problem, hint)
         if report.model == origin:
             where = f"on `{report.set}` ({report.sentences:,} sentences, {report.engine})"
-            lines += [f"- {one.name} {one.value:.2f} {where}: `{one.signature}`" for one in report.scores]
+            lines += [f"- {score.name} {score.value:.2f} {where}: `{score.signature}`" for score in report.scores]
     return "\n".join(lines)
 
 
 def _verification(report: AgreementReport) -> str:
     lines = "\n".join(
-        f"- {one.search}: {one.token_agreement:.2%} of the tokens are equal in {one.sentences:,} sentences"
-        for one in report.searches
+        f"- {result.search}: {result.token_agreement:.2%} of the tokens are equal in {result.sentences:,} sentences"
+        for result in report.searches
     )
     note = f"\n\nNote: {report.other_searches}." if report.other_searches else ""
     return f"Before the export was kept, it and the original model translated the same sentences:\n\n{lines}{note}"

@@ -32,8 +32,6 @@ from seq2attn.tokenizers.vocabulary import BOS, UNK
 Tree = TypeVar("Tree")
 EXAMPLE_SIZES = (3, 2, 5), (4, 3, 7)
 """B, K and S of two examples; sizes that differ between them are dynamic."""
-
-
 OPSET = 18
 GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}
 """PyTorch's gates in ONNX's order: update, reset, new; input, output, forget, new."""
@@ -75,7 +73,7 @@ class OnnxRNNLayer(nn.Module):
         def stack(part: str) -> Tensor:
             """A weight of all directions, [directions, gates * D, ...], with the gates in ONNX's order."""
             gates = [getattr(rnn, f"{part}_{name}").detach().chunk(len(GATES[self.operator])) for name in names]
-            return torch.stack([torch.cat([one[gate] for gate in GATES[self.operator]]) for one in gates])
+            return torch.stack([torch.cat([part[gate] for gate in GATES[self.operator]]) for part in gates])
 
         self.register_buffer("input_weight", stack("weight_ih"))
         self.register_buffer("hidden_weight", stack("weight_hh"))
@@ -116,8 +114,8 @@ class EncodeGraph(nn.Module):
         torch._check(source_mask.size(1) == source.size(1))
         memory, state = self.model.encode(source, Sequences(source_mask))
         state = repeat_rows(state, 2)  # the state of a single hypothesis has no mask for a shared cache
-        one = (x if shared else x[::2, None] for x, shared in zip(tensors_of(state), self.is_shared, strict=True))
-        empty = (x.new_zeros(x.shape) if 0 in x.shape else x for x in one)
+        single = (x if shared else x[::2, None] for x, shared in zip(tensors_of(state), self.is_shared, strict=True))
+        empty = (x.new_zeros(x.shape) if 0 in x.shape else x for x in single)
         return tuple(tensor.contiguous() for tensor in (*tensors_of(memory), *empty))
 
 
@@ -199,25 +197,25 @@ class GraphExport:
 @torch.no_grad()
 def build_graphs(model: Seq2Seq) -> tuple[GraphExport, GraphExport]:
     """`encode` and `step` of a model in eval mode, which cannot be called afterwards."""
-    one, other = (Example.of_size(model, *sizes) for sizes in EXAMPLE_SIZES)
-    memory = [f"memory.{i}" for i in range(len(tensors_of(one.memory)))]
-    state = [f"{SHARED if shared else STATE}{i}" for i, shared in enumerate(one.is_shared)]
+    first, second = (Example.of_size(model, *sizes) for sizes in EXAMPLE_SIZES)
+    memory = [f"memory.{i}" for i in range(len(tensors_of(first.memory)))]
+    state = [f"{SHARED if shared else STATE}{i}" for i, shared in enumerate(first.is_shared)]
     if isinstance(model.encoder, RecurrentEncoder):
         model.encoder = OnnxRecurrentEncoder(model.encoder)
-    encode, step = EncodeGraph(model, one.is_shared), StepGraph(model, one.is_shared, one.memory, one.state)
+    encode, step = EncodeGraph(model, first.is_shared), StepGraph(model, first.is_shared, first.memory, first.state)
     next_state = [NEXT + name for name in state]
     return (
-        GraphExport(encode, (one.source, other.source), ["source", "source_mask"], [*memory, *state]),
-        GraphExport(step, (one.step, other.step), ["tokens", *memory, *state], ["log_probs", *next_state]),
+        GraphExport(encode, (first.source, second.source), ["source", "source_mask"], [*memory, *state]),
+        GraphExport(step, (first.step, second.step), ["tokens", *memory, *state], ["log_probs", *next_state]),
     )
 
 
-def _dynamic_sizes(one: Any, other: Any) -> Any:
+def _dynamic_sizes(first: Any, second: Any) -> Any:
     """The dimensions in which two trees of tensors differ, as `torch.export` takes them."""
-    if isinstance(one, Tensor):
-        sizes = enumerate(zip(one.shape, other.shape, strict=True))
+    if isinstance(first, Tensor):
+        sizes = enumerate(zip(first.shape, second.shape, strict=True))
         return {dim: Dim.DYNAMIC for dim, (size, other_size) in sizes if size != other_size}
-    return type(one)(_dynamic_sizes(*pair) for pair in zip(one, other, strict=True))
+    return type(first)(_dynamic_sizes(*pair) for pair in zip(first, second, strict=True))
 
 
 def with_tensors(tree: Tree, tensors: Iterable[Tensor]) -> Tree:

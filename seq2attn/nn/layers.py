@@ -91,7 +91,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, dropout: float, activation: Activation, *, bias: bool = True) -> None:
         super().__init__()
-        self.up_proj, self.down_proj = Linear(dim, hidden, bias), Linear(hidden, dim, bias)
+        self.up_proj = Linear(dim, hidden, bias)
+        self.down_proj = Linear(hidden, dim, bias)
         self.dropout = Dropout(dropout)
         self.activation = activation
 
@@ -110,7 +111,8 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, dim: int, hidden: int, dropout: float, activation: Activation) -> None:
         super().__init__()
-        self.gate_proj, self.up_proj = Linear(dim, hidden, bias=False), Linear(dim, hidden, bias=False)
+        self.gate_proj = Linear(dim, hidden, bias=False)
+        self.up_proj = Linear(dim, hidden, bias=False)
         self.down_proj = Linear(hidden, dim, bias=False)
         self.dropout = Dropout(dropout)
         self.activation = activation
@@ -186,7 +188,9 @@ class SinusoidalPositionEncoding(nn.Module):
         self, dim: int, wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor", offset: int = 0
     ) -> None:
         super().__init__()
-        self.dim, self.wavelengths, self.offset = dim, wavelengths, offset
+        self.dim = dim
+        self.wavelengths = wavelengths
+        self.offset = offset
 
     def forward(self, position: Tensor) -> Tensor:
         """[...] -> [..., D]"""

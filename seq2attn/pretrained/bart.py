@@ -62,6 +62,11 @@ BART_NAMES = WeightNames(
 LEARNED_NAMES = replace(BART_NAMES, sinusoids=(), learned=POSITIONS, first_position=2)
 """Those with tables of learned positions."""
 
+SIDE_FIELDS = {"layers": "layers", "heads": "attention_heads", "ffn_dim": "ffn_dim", "layer_dropout": "layerdrop"}
+"""Our fields of an encoder or a decoder, and theirs after `encoder_` or `decoder_`."""
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+"""Fields that encoder and decoder share."""
+
 
 class BartArchitecture(Architecture):
     """Fields of `config.json` of a model that descends from BART, with their names there."""
@@ -94,8 +99,8 @@ class BartFamily(Family):
     @property
     def tables(self) -> Tables:
         """The embeddings and the output layer."""
-        one = self.architecture
-        return Tables(self.names, one.vocab_size, one.vocab_size, one.d_model, True, one.tie_word_embeddings)
+        fields, size = self.architecture, self.architecture.vocab_size
+        return Tables(self.names, size, size, fields.d_model, True, fields.tie_word_embeddings)
 
     @property
     def max_positions(self) -> int:
@@ -110,25 +115,19 @@ class BartFamily(Family):
 
     def model(self) -> dict[str, Any]:
         """The model section."""
-        one, tables = self.architecture, self.tables
-        both = {
-            "kind": "transformer",
-            "activation": {"swish": "silu"}.get(one.activation_function, one.activation_function),
-            "dropout": one.dropout,
-            "attention_dropout": one.attention_dropout,
-            "activation_dropout": one.activation_dropout,
-        } | self.layers
-        score = {"kind": "multi-head", "heads": one.decoder_attention_heads}
+        fields, tables = self.architecture.model_dump(), self.tables
         tie = "none" if not tables.tied else "all" if tables.shared else "output"
-        return {
-            "embeddings": {"dim": one.d_model, "tie": tie, "scaled": one.scale_embedding},
-            "encoder": both
-            | {"layers": one.encoder_layers, "heads": one.encoder_attention_heads, "ffn_dim": one.encoder_ffn_dim}
-            | {"layer_dropout": one.encoder_layerdrop},
-            "decoder": both
-            | {"layers": one.decoder_layers, "heads": one.decoder_attention_heads, "ffn_dim": one.decoder_ffn_dim}
-            | {"attention": {"score": score, "dropout": one.attention_dropout}, "layer_dropout": one.decoder_layerdrop},
+        model: dict[str, Any] = {
+            "embeddings": {"dim": fields["d_model"], "tie": tie, "scaled": fields["scale_embedding"]}
         }
+        for side in ("encoder", "decoder"):
+            activation = fields["activation_function"]
+            model[side] = {"kind": "transformer", "activation": {"swish": "silu"}.get(activation, activation)}
+            model[side] |= {name: fields[name] for name in DROPOUTS} | self.layers
+            model[side] |= {ours: fields[f"{side}_{theirs}"] for ours, theirs in SIDE_FIELDS.items()}
+        score = {"kind": "multi-head", "heads": fields["decoder_attention_heads"]}
+        model["decoder"]["attention"] = {"score": score, "dropout": fields["attention_dropout"]}
+        return model
 
 
 class BartModelArchitecture(BartArchitecture):

@@ -146,8 +146,8 @@ class Family(ABC):
         try:
             entries = [*self.read_optional(HF_TOKENIZER_FILE, MAX_FILE_BYTES).get("added_tokens", [])]
             decoder = self.tokenizer_settings.get("added_tokens_decoder", {})
-            entries += [{"id": id, **one} for id, one in decoder.items()]
-            return {str(one["content"]): (int(one["id"]), one.get("special") is not False) for one in entries}
+            entries += [{"id": id, **token} for id, token in decoder.items()]
+            return {str(token["content"]): (int(token["id"]), token.get("special") is not False) for token in entries}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             files = f"{TOKENIZER_FILE}, {HF_TOKENIZER_FILE}"
             raise DataError(f"{self.folder}: the tokens in one of {files} cannot be read ({error!r})") from None

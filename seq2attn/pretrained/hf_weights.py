@@ -69,8 +69,8 @@ class Tables:
         """For each of our tables its names in a file, the first of which counts."""
         names = self.names
         if self.shared and self.tied:
-            one = (names.shared, names.source, names.target, names.output)
-            return dict.fromkeys((OUR_SOURCE, OUR_TARGET, OUR_OUTPUT), one)
+            all_names = (names.shared, names.source, names.target, names.output)
+            return dict.fromkeys((OUR_SOURCE, OUR_TARGET, OUR_OUTPUT), all_names)
         if self.tied:
             target = (names.target, names.output)
             return {OUR_SOURCE: (names.source,), OUR_TARGET: target, OUR_OUTPUT: target}
@@ -79,7 +79,7 @@ class Tables:
 
     def table(self, name: str, tensors: Mapping[str, Tensor]) -> Tensor:
         """One of our tables, with their rows."""
-        return next(tensors[other] for other in self.groups[name] if other in tensors)
+        return next(tensors[theirs] for theirs in self.groups[name] if theirs in tensors)
 
     def all_names(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tables of a file by all names of source, target and output."""

@@ -132,7 +132,7 @@ def _experiment(family: Family, run: Path) -> ExperimentConfig:
     try:
         return ExperimentConfig.model_validate(content)
     except ValidationError as error:
-        details = "; ".join(f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors())
+        details = "; ".join(f"`{'.'.join(map(str, part['loc']))}`: {part['msg']}" for part in error.errors())
         raise DataError(f"{family.folder}: {details}") from None
 
 

@@ -122,11 +122,11 @@ class Marian(MarianTokens):
     @property
     def tables(self) -> Tables:
         """The embeddings and the output layer."""
-        one = self.architecture
-        shared, target_size = one.share_encoder_decoder_embeddings, one.vocab_size
+        fields = self.architecture
+        shared, target_size = fields.share_encoder_decoder_embeddings, fields.vocab_size
         if not shared:
-            target_size = one.decoder_vocab_size or one.vocab_size
-        return Tables(self.names, one.vocab_size, target_size, one.d_model, shared, one.tie_word_embeddings)
+            target_size = fields.decoder_vocab_size or fields.vocab_size
+        return Tables(self.names, fields.vocab_size, target_size, fields.d_model, shared, fields.tie_word_embeddings)
 
     @cached_property
     def wavelengths(self) -> tuple[Wavelengths, Wavelengths]:

@@ -94,26 +94,26 @@ class MarianFiles(Marian):
         )
         weights = self.folder / Path(decoding.models[0]).name
         marian_options, self.arrays = read_marian_weights(weights)
-        self.marian_options = one = validate_fields(MarianOptions, _with_underscores(marian_options), weights)
-        if self.is_ssru and one.dec_cell != "ssru":
-            raise DataError(f"{weights}: `dec_cell` is `{one.dec_cell}`, expected `ssru`")
-        pad = max(one.dim_vocabs)
+        self.marian_options = fields = validate_fields(MarianOptions, _with_underscores(marian_options), weights)
+        if self.is_ssru and fields.dec_cell != "ssru":
+            raise DataError(f"{weights}: `dec_cell` is `{fields.dec_cell}`, expected `ssru`")
+        pad = max(fields.dim_vocabs)
         self.architecture = MarianArchitecture(
             vocab_size=pad + 1,
             pad_token_id=pad,  # a row of zeros, with which Marian starts
             decoder_start_token_id=pad,
             eos_token_id=0,
-            d_model=one.dim_emb,
-            encoder_layers=one.enc_depth,
-            decoder_layers=one.dec_depth,
-            encoder_attention_heads=one.transformer_heads,
-            decoder_attention_heads=one.transformer_heads,
-            encoder_ffn_dim=one.transformer_dim_ffn,
-            decoder_ffn_dim=one.transformer_dim_ffn,
-            activation_function=one.transformer_ffn_activation,
+            d_model=fields.dim_emb,
+            encoder_layers=fields.enc_depth,
+            decoder_layers=fields.dec_depth,
+            encoder_attention_heads=fields.transformer_heads,
+            decoder_attention_heads=fields.transformer_heads,
+            encoder_ffn_dim=fields.transformer_dim_ffn,
+            decoder_ffn_dim=fields.transformer_dim_ffn,
+            activation_function=fields.transformer_ffn_activation,
             scale_embedding=True,
-            share_encoder_decoder_embeddings=one.tied_embeddings_all or one.tied_embeddings_src,
-            tie_word_embeddings=one.tied_embeddings_all or one.tied_embeddings,
+            share_encoder_decoder_embeddings=fields.tied_embeddings_all or fields.tied_embeddings_src,
+            tie_word_embeddings=fields.tied_embeddings_all or fields.tied_embeddings,
         )
 
     @property

@@ -119,9 +119,9 @@ class T5(Family):
     @property
     def tables(self) -> Tables:
         """The embeddings and the output layer, which is tied where it is scaled: in T5 1.0."""
-        one = self.architecture
-        names = replace(self.names, layer=partial(hf_name, gated=one.feed_forward_proj.startswith("gated")))
-        return T5Tables(names, one.vocab_size, one.vocab_size, one.d_model, True, one.scale_decoder_outputs)
+        fields = self.architecture
+        names = replace(self.names, layer=partial(hf_name, gated=fields.feed_forward_proj.startswith("gated")))
+        return T5Tables(names, fields.vocab_size, fields.vocab_size, fields.d_model, True, fields.scale_decoder_outputs)
 
     @property
     def max_positions(self) -> int:
@@ -130,25 +130,25 @@ class T5(Family):
 
     def model(self) -> dict[str, Any]:
         """The model section."""
-        one = self.architecture
-        attention = {"heads": one.num_heads, "head_dim": one.d_kv, "bias": False}
+        fields = self.architecture
+        attention = {"heads": fields.num_heads, "head_dim": fields.d_kv, "bias": False}
         both = attention | {
             "kind": "transformer",
-            "ffn_dim": one.d_ff,
-            "activation": ACTIVATIONS[one.feed_forward_proj],
+            "ffn_dim": fields.d_ff,
+            "activation": ACTIVATIONS[fields.feed_forward_proj],
             "norm_type": "rmsnorm",
             "position_encoding": "relative-bias",
-            "num_buckets": one.relative_attention_num_buckets,
-            "max_distance": one.relative_attention_max_distance,
-            "dropout": one.dropout_rate,
-            "attention_dropout": one.dropout_rate,
+            "num_buckets": fields.relative_attention_num_buckets,
+            "max_distance": fields.relative_attention_max_distance,
+            "dropout": fields.dropout_rate,
+            "attention_dropout": fields.dropout_rate,
         }
-        cross_attention = {"score": {"kind": "multi-head"} | attention, "dropout": one.dropout_rate}
+        cross_attention = {"score": {"kind": "multi-head"} | attention, "dropout": fields.dropout_rate}
         tied = self.tables.tied
         return {
-            "embeddings": {"dim": one.d_model, "tie": "all" if tied else "none", "scaled": tied},
-            "encoder": both | {"layers": one.num_layers},
-            "decoder": both | {"layers": one.num_decoder_layers or one.num_layers, "attention": cross_attention},
+            "embeddings": {"dim": fields.d_model, "tie": "all" if tied else "none", "scaled": tied},
+            "encoder": both | {"layers": fields.num_layers},
+            "decoder": both | {"layers": fields.num_decoder_layers or fields.num_layers, "attention": cross_attention},
         }
 
     def convert(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -156,10 +156,10 @@ class T5(Family):
 
         Tied tables are multiplied by sqrt(D) as embeddings, where T5 divides the output by it.
         """
-        one, names = self.architecture, self.names
+        fields, names = self.architecture, self.names
         shrunk = {names.shared, names.source, names.target, names.output} if self.tables.tied else set()
-        factors = {name: math.sqrt(one.d_kv) for name in tensors if name.endswith("Attention.q.weight")}
-        factors |= dict.fromkeys(shrunk, one.d_model**-0.5)
+        factors = {name: math.sqrt(fields.d_kv) for name in tensors if name.endswith("Attention.q.weight")}
+        factors |= dict.fromkeys(shrunk, fields.d_model**-0.5)
         return {name: tensor * factors[name] if name in factors else tensor for name, tensor in tensors.items()}
 
     def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:

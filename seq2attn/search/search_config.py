@@ -268,7 +268,7 @@ def check_num_hypotheses(search: SearchConfig, count: int) -> None:
 def check_size(search: SearchConfig, config: Path, overrides: Sequence[str]) -> None:
     """Refuse a search of a run's `config` that is larger than any machine has time and memory for.
 
-    A search that the user set by `overrides`, such as `search.beam_size=500`, is not refused. Raises: UserError.
+    A search that the user set by `overrides`, such as `search.beam_size=500`, is not refused. Raises UserError.
     """
     width, longest = search.num_hypotheses, search.lengths.max_length
     key = "num_samples" if isinstance(search, SampleConfig) else "beam_size"
