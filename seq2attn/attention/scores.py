@@ -102,21 +102,29 @@ class DotScore(ScoreFunction):
         return scores if bias is None else scores + bias
 
 
-class DotScoreConfig(ScoreConfig):
-    """Dot product: no parameters, so query and key must have the same width."""
+class DotProductConfig(ScoreConfig):
+    """Base class of the configs of dot products."""
 
-    heads_divide_query = needs_equal_widths = True
+    heads_divide_query = True
 
-    kind: Literal["dot"] = "dot"
+    kind: str
     scaled: bool = False
     """Divide by the square root of the width, of a head if there are several."""
-    heads: PositiveInt = 1
-    """Number of heads; each compares its share of the width."""
 
     @property
     def is_scaled_dot(self) -> bool:
         """True with `scaled`."""
         return self.scaled
+
+
+class DotScoreConfig(DotProductConfig):
+    """Dot product: no parameters, so query and key must have the same width."""
+
+    needs_equal_widths = True
+
+    kind: Literal["dot"] = "dot"
+    heads: PositiveInt = 1
+    """Number of heads; each compares its share of the width."""
 
     def build(self, query_dim: int, key_dim: int) -> DotScore:
         """Raises ValueError when query and key differ in width, or the heads do not divide it."""
@@ -126,21 +134,12 @@ class DotScoreConfig(ScoreConfig):
         return DotScore(self.heads, scaled=self.scaled)
 
 
-class GeneralScoreConfig(ScoreConfig):
+class GeneralScoreConfig(DotProductConfig):
     """Bilinear form."""
 
-    heads_divide_query = True
-
     kind: Literal["general"] = "general"
-    scaled: bool = False
-    """Divide by the square root of the width, of a head if there are several."""
     heads: PositiveInt = 1
     """Number of heads; must divide the width of the query."""
-
-    @property
-    def is_scaled_dot(self) -> bool:
-        """True with `scaled`."""
-        return self.scaled
 
     def build(self, query_dim: int, key_dim: int) -> DotScore:
         """q W k (Luong et al. 2015, section 3.1, general); W projects the keys, once per sentence.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -75,9 +75,35 @@ class DecoderBaseConfig(Config):
         """Width of the output for embedded tokens [N, T, input_dim]."""
         return input_dim
 
-    def check_widths(self, embeddings: Width, key: Width | None) -> list[FieldError]:
-        """Errors of widths that do not fit; None: that of a plug-in."""
+    def check_widths(self, query: Width, key: Width | None) -> list[FieldError]:
+        """Errors of widths that do not fit; the `query` is as wide as the embeddings. None: that of a plug-in."""
         return []
+
+
+class AttentionDecoderBaseConfig(DecoderBaseConfig):
+    """Base class of the configs of decoders with attention, in each layer."""
+
+    if TYPE_CHECKING:  # fields of the derived classes, whose order is that of saved configs
+        attention: AttentionConfig
+        layers: int
+
+    projects_context: ClassVar[bool] = True
+    """Whether contexts are projected to the width of the queries; otherwise they have that of the encoder."""
+
+    @property
+    def cross_attention(self) -> AttentionConfig:
+        """The attention to the source."""
+        return self.attention
+
+    @property
+    def num_attentions(self) -> int:
+        """One in each layer."""
+        return self.layers
+
+    def check_widths(self, query: Width, key: Width | None) -> list[FieldError]:
+        """Errors of widths that do not fit; None: that of a plug-in."""
+        context = query if self.projects_context else key
+        return [mistake.within("attention") for mistake in self.attention.check_widths(query, key, context)]
 
 
 class Decoder(nn.Module, ABC, Generic[State]):

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from seq2attn.attention.attention import Attention, AttentionOutput
 from seq2attn.attention.attention_config import AttentionConfig, default_score
-from seq2attn.attention.base import AttentionState, Memories, Memory, Width
-from seq2attn.config.base import FieldError
-from seq2attn.decoders.base import Decoder, DecoderBaseConfig, DecoderOutput, next_positions
+from seq2attn.attention.base import AttentionState, Memories, Memory
+from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput, next_positions
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.convolutional import SQRT_HALF, ConvolutionalConfig
 from seq2attn.nn.initialization import initialize_parameters
@@ -113,25 +112,13 @@ class ConvolutionalDecoderLayer(nn.Module):
         return (y + x) * SQRT_HALF, inputs[:, x.size(1) :], output
 
 
-class ConvolutionalDecoderConfig(ConvolutionalConfig, DecoderBaseConfig):
+class ConvolutionalDecoderConfig(ConvolutionalConfig, AttentionDecoderBaseConfig):
     """Decoder of convolutional sequence to sequence learning, with attention in every layer."""
+
+    projects_context = False
 
     attention: Annotated[AttentionConfig, default_score({"kind": "dot"})] = Field({}, validate_default=True)
     """Cross-attention of each layer. Default of `score`: `{kind: dot}`."""
-
-    @property
-    def cross_attention(self) -> AttentionConfig:
-        """The attention to the source."""
-        return self.attention
-
-    @property
-    def num_attentions(self) -> int:
-        """One in each layer."""
-        return self.layers
-
-    def check_widths(self, embeddings: Width, key: Width | None) -> list[FieldError]:
-        """Errors of widths that do not fit; None: that of a plug-in."""
-        return [mistake.within("attention") for mistake in self.attention.check_widths(embeddings, key, key)]
 
     def build(self, input_dim: int, encoder: Encoder) -> ConvolutionalDecoder:
         """For embedded tokens [N, T, input_dim]. Raises ValueError for attention that does not fit the widths."""

@@ -19,7 +19,7 @@ from seq2attn.attention.attention import Attention, AttentionOutput, concat_step
 from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState, Memories, Width
 from seq2attn.config.base import Config, FieldError
-from seq2attn.decoders.base import Decoder, DecoderOutput, next_positions
+from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.bridge import Bridge, RecurrentDecoderBaseConfig
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
@@ -119,25 +119,21 @@ class AttentionRNNDecoder(Decoder[RecurrentDecoderState], ABC):
         return self.dropout(torch.tanh(readout(torch.cat(inputs, -1))))
 
 
-class AttentionRNNDecoderConfig(RecurrentDecoderBaseConfig, ABC):
+class AttentionRNNDecoderConfig(RecurrentDecoderBaseConfig, AttentionDecoderBaseConfig, ABC):
     """Base class of the configs of recurrent decoders with attention."""
 
-    attention: AttentionConfig
+    projects_context = False
 
-    @property
-    def cross_attention(self) -> AttentionConfig:
-        """The attention to the source."""
-        return self.attention
+    attention: AttentionConfig
 
     @property
     def num_attentions(self) -> int:
         """One, of the top layer."""
         return 1
 
-    def check_widths(self, embeddings: Width, key: Width | None) -> list[FieldError]:
-        """Errors of widths that do not fit; None: that of a plug-in."""
-        query = Width(self.dim, "the decoder")
-        return [mistake.within("attention") for mistake in self.attention.check_widths(query, key, key)]
+    def check_widths(self, query: Width, key: Width | None) -> list[FieldError]:
+        """Errors of widths that do not fit; queries are states of the RNN. None: the width of a plug-in."""
+        return super().check_widths(Width(self.dim, "the decoder"), key)
 
     @property
     @abstractmethod

@@ -12,9 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from seq2attn.attention.attention_config import AttentionConfig, default_score
-from seq2attn.attention.base import Width
-from seq2attn.config.base import FieldError
-from seq2attn.decoders.base import DecoderBaseConfig
+from seq2attn.decoders.base import AttentionDecoderBaseConfig
 from seq2attn.decoders.transformer import DecoderLayer, LayerContext, TransformerDecoder
 from seq2attn.encoders.base import Encoder
 from seq2attn.encoders.transformer import TransformerLayersConfig
@@ -54,7 +52,7 @@ class SSRUDecoderLayer(DecoderLayer[Tensor]):
         return self.ssru_residual.add_output(x, hidden), cell
 
 
-class SSRUDecoderConfig(TransformerLayersConfig, DecoderBaseConfig):
+class SSRUDecoderConfig(TransformerLayersConfig, AttentionDecoderBaseConfig):
     """Transformer decoder with an SSRU in place of the self-attention, of the width of the target embeddings.
 
     Its decoding state does not grow with the translation."""
@@ -65,20 +63,6 @@ class SSRUDecoderConfig(TransformerLayersConfig, DecoderBaseConfig):
     attention: Annotated[AttentionConfig, default_score({"kind": "multi-head"})] = Field({}, validate_default=True)
     """Cross-attention of each layer; values are projected to the width of the decoder. Default of `score`:
     `{kind: multi-head, heads: 8}`."""
-
-    @property
-    def cross_attention(self) -> AttentionConfig:
-        """The attention to the source."""
-        return self.attention
-
-    @property
-    def num_attentions(self) -> int:
-        """One in each layer."""
-        return self.layers
-
-    def check_widths(self, embeddings: Width, key: Width | None) -> list[FieldError]:
-        """Errors of widths that do not fit; None: that of a plug-in."""
-        return [mistake.within("attention") for mistake in self.attention.check_widths(embeddings, key, embeddings)]
 
     def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder[Tensor]:
         """Raises ValueError when the heads of the cross-attention do not divide `input_dim`."""

@@ -16,7 +16,7 @@ from seq2attn.attention.attention import Attention, AttentionOutput
 from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState, Memories, Memory, Width
 from seq2attn.config.base import FieldError
-from seq2attn.decoders.base import Decoder, DecoderBaseConfig, DecoderOutput, next_positions
+from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput, next_positions
 from seq2attn.decoders.kv_cache import CachedLayer, KVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
@@ -198,7 +198,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState[Cached]], Generic[Cache
         return bias
 
 
-class TransformerDecoderConfig(TransformerConfig, DecoderBaseConfig):
+class TransformerDecoderConfig(TransformerConfig, AttentionDecoderBaseConfig):
     """Transformer decoder, of the width of the target embeddings."""
 
     attention: Annotated[AttentionConfig, default_score({"kind": "multi-head"}, "heads")] = Field(
@@ -207,20 +207,9 @@ class TransformerDecoderConfig(TransformerConfig, DecoderBaseConfig):
     """Cross-attention of each layer; values are projected to the width of the decoder. Default of `score`: multi-head,
     with as many heads as the self-attention."""
 
-    @property
-    def cross_attention(self) -> AttentionConfig:
-        """The attention to the source."""
-        return self.attention
-
-    @property
-    def num_attentions(self) -> int:
-        """One in each layer."""
-        return self.layers
-
-    def check_widths(self, embeddings: Width, key: Width | None) -> list[FieldError]:
+    def check_widths(self, query: Width, key: Width | None) -> list[FieldError]:
         """Errors of widths that do not fit; None: that of a plug-in."""
-        mistakes = self.attention.check_widths(embeddings, key, embeddings)
-        return [*self.check_self_attention(embeddings), *(mistake.within("attention") for mistake in mistakes)]
+        return [*self.check_self_attention(query), *super().check_widths(query, key)]
 
     def build(self, input_dim: int, encoder: Encoder) -> TransformerDecoder[CachedLayer]:
         """Raises ValueError when the heads do not divide `input_dim`."""
