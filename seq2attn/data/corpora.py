@@ -68,7 +68,7 @@ class FetchResult:
 def fetch_corpus(name: str, folder: Path, *, mirror: Path | None = None) -> FetchResult:
     """Download of the texts of a corpus that `folder` lacks; with a mirror, copies of `mirror/NAME/TEXT` instead.
 
-    Raises: DataError for an unknown corpus, and for a text that is not there, or not the one expected.
+    Raises DataError for an unknown corpus, and for a text that is not there, or not the one expected.
     """
     if name not in CORPORA:
         raise DataError(f"{name}: unknown corpus; known are {', '.join(CORPORA)}")
@@ -119,10 +119,10 @@ def _origin(text: Text) -> str:
 def _check(path: Path, sha256: str | None, origin: str) -> None:
     if not path.stat().st_size:
         raise DataError(f"{origin}: no text; the origin has changed, use a copy with --mirror DIR")
-    found = sha256_of(path) if sha256 else None
-    if found != sha256:
+    actual = sha256_of(path) if sha256 else None
+    if actual != sha256:
         hint = "run this again; if the error stays, the origin has changed: use a copy with --mirror DIR"
-        raise DataError(f"{origin}: not the text expected (SHA-256 {found} instead of {sha256}); removed, {hint}")
+        raise DataError(f"{origin}: not the text expected (SHA-256 {actual} instead of {sha256}); removed, {hint}")
 
 
 def _copy(origin: Path, path: Path) -> None:

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import RunError
-from seq2attn.io.arrays import load_array
-from seq2attn.io.files import atomic_dir, atomic_path, parse_json, read_object, write_json
+from seq2attn.io.files import atomic_dir, atomic_path, open_regular, parse_json, read_object, write_json
 from seq2attn.io.text_lines import read_lines
 
 TokenIds: TypeAlias = NDArray[np.uint16] | NDArray[np.int32]
@@ -117,10 +116,10 @@ class Corpus:
     def load(cls, folder: Path) -> Corpus:
         """Memory-map a corpus written by `save`.
 
-        Raises: RunError when a file is missing or the files do not belong together.
+        Raises RunError when a file is missing or the files do not belong together.
         """
         header = read_object(folder / HEADER, CORPUS_HINT)
-        ids, offsets = (load_array(folder / name, CORPUS_HINT) for name in (IDS, OFFSETS))
+        ids, offsets = (load_array(folder / name) for name in (IDS, OFFSETS))
         alignments = None
         if (folder / ALIGNMENTS_DIR).is_dir():
             alignments = CorpusAlignments(cls.load(folder / WORD_IDS_DIR), cls.load(folder / ALIGNMENTS_DIR))
@@ -132,6 +131,16 @@ class Corpus:
                 f"{folder}: the prepared ids are not those that were saved (the hash differs); {CORPUS_HINT}"
             )
         return corpus
+
+
+def load_array(path: Path) -> NDArray[Any]:
+    """A memory-mapped array. Raises RunError when the file is missing or corrupt."""
+    try:
+        open_regular(path).close()
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise RunError(f"{path}: cannot be read ({error}); {CORPUS_HINT}") from None
+    return array
 
 
 def _are_valid(ids: NDArray[Any], offsets: NDArray[Any]) -> bool:
@@ -153,7 +162,7 @@ def text_pair_writer(path: Path) -> Iterator[Callable[[TextPair], None]]:
 def read_text_pairs(path: Path) -> Iterator[TextPair]:
     """The pairs that `text_pair_writer` wrote to `path`.
 
-    Raises: RunError when the file is missing or corrupt.
+    Raises RunError when the file is missing or corrupt.
     """
     hint = f"remove the folder {path.parent} and prepare the data again"
     if not path.is_file():

@@ -34,8 +34,8 @@ def unescaped(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def sgml_segments(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The segments of a WMT test set, with single spaces and as sacreBLEU has them (entities are kept)."""
-    found = (_SEGMENT.search(line) for line in lines)
-    return (b" ".join(match[1].split()) + b"\n" for match in found if match)
+    matches = map(_SEGMENT.search, lines)
+    return (b" ".join(match[1].split()) + b"\n" for match in matches if match)
 
 
 def xml_segments(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> str:
     """SHA-256 of everything that determines the output of `prepare`: options and the content of files.
 
-    Raises: DataError when a file cannot be read.
+    Raises DataError when a file cannot be read.
     """
     parts = text_options(corpora, filters, text)
     for part, corpus in zip(parts["corpora"], corpora, strict=True):
@@ -30,7 +30,7 @@ def text_options(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: 
     of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
     reversed_sides = [side for side in ("source", "target") if text.is_reversed(side)]
     return {
-        "corpora": [[_options(one)] for one in corpora],
+        "corpora": [[_options(corpus)] for corpus in corpora],
         "filters": _options(filters),
         "tokenizer": [text.is_joint, *map(_options, text.per_side), *of_a_run, *reversed_sides],
     }
@@ -42,7 +42,7 @@ def _options(config: Config) -> dict[str, Any]:
 
 
 def _is_path(value: Any) -> bool:
-    return isinstance(value, Path) or (isinstance(value, tuple) and all(isinstance(one, Path) for one in value))
+    return isinstance(value, Path) or (isinstance(value, tuple) and all(isinstance(path, Path) for path in value))
 
 
 def file_digest(path: Path) -> str:

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from seq2attn.data.corpus import CORPUS_HINT
+from seq2attn.data.corpus import CORPUS_HINT, load_array
 from seq2attn.data.filter import EncodedPair
 from seq2attn.errors import RunError
-from seq2attn.io.arrays import load_array
 from seq2attn.io.files import MAX_FILE_BYTES, atomic_path, read_object, validate, write_json
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.normalize import NormalizeConfig
@@ -86,11 +85,11 @@ class CorpusReport:
     def warnings(self, name: str, train: CorpusReport | None = None) -> Iterator[str]:
         """Warnings about a corpus, one line each; `train` is the training text that it is compared with."""
         sides = ("source", self.source, train and train.source), ("target", self.target, train and train.target)
-        for side, one, training in sides:
-            if one.num_unknown > MAX_UNKNOWN_SHARE * one.num_tokens:
-                share = f"{one.num_unknown / one.num_tokens:.1%} unknown tokens"
-                yield f"{name}: the {side} has {share}, {one.num_unknown:,} of {one.num_tokens:,}"
-            elif training and (unknown := describe_unknown(one.characters, training.known_characters)):
+        for side, statistics, training in sides:
+            if statistics.num_unknown > MAX_UNKNOWN_SHARE * statistics.num_tokens:
+                share = f"{statistics.num_unknown / statistics.num_tokens:.1%} unknown tokens"
+                yield f"{name}: the {side} has {share}, {statistics.num_unknown:,} of {statistics.num_tokens:,}"
+            elif training and (unknown := describe_unknown(statistics.characters, training.known_characters)):
                 yield f"{name}: the training text hardly has {unknown} of the {side}"
         if self.num_one_sided >= max(MIN_PAIRS, MAX_ONE_SIDED_SHARE * self.num_pairs):
             yield f"{name}: {self.num_one_sided:,} pairs have text on one side only"
@@ -210,7 +209,7 @@ def save_hashes(hashes: Hashes, run: Path) -> None:
 def load_hashes(run: Path) -> Hashes | None:
     """The hashes of a run's training pairs; None if they are missing. Raises RunError for a corrupt file."""
     path = run / HASHES_FILE
-    hashes = load_array(path, CORPUS_HINT) if path.is_file() else None
+    hashes = load_array(path) if path.is_file() else None
     if hashes is not None and (hashes.dtype != np.uint64 or hashes.ndim != 1):
         raise RunError(f"{path}: does not hold hashes of pairs; {CORPUS_HINT}")
     return hashes
@@ -248,5 +247,5 @@ def describe_unknown(characters: Mapping[str, int], known: Collection[str]) -> s
     if not known or num_unknown < MIN_UNKNOWN or num_unknown <= MAX_UNKNOWN_SHARE * total:
         return None
     most = (character for character, _ in unknown.most_common(NUM_EXAMPLES))
-    examples = " ".join(f"U+{ord(one):04X}" if not one.isprintable() else one for one in most)
+    examples = " ".join(letter if letter.isprintable() else f"U+{ord(letter):04X}" for letter in most)
     return f"{num_unknown / total:.1%} of the characters, {num_unknown:,} of {total:,} ({examples})"

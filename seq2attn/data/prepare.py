@@ -163,15 +163,14 @@ def _with_earlier(report: CorpusReport, run: Path | None) -> CorpusReport:
 
 
 def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig, *, keep_tokenizers: bool) -> bool:
-    if text.run_dir is not None and not keep_tokenizers and not text.run_dir.is_dir():
+    run = None if keep_tokenizers else text.run_dir
+    if run is not None and not run.is_dir():
         needs = "`tokenizer.run_dir` needs it, also to compare the vocabularies of text that is prepared already"
-        raise DataError(f"{text.run_dir}: there is no such run; {needs}")
+        raise DataError(f"{run}: there is no such run; {needs}")
     if not (folder / PREPARED).is_file():
         return False
-    if text.run_dir is not None and not keep_tokenizers:
-        pairs = zip(load_tokenizers(folder), load_tokenizers(text.run_dir), strict=True)
-        if any(one.vocabulary != other.vocabulary for one, other in pairs):
-            return False
+    if run is not None and load_tokenizers(folder).vocabularies != load_tokenizers(run).vocabularies:
+        return False
     content = read_object(folder / PREPARED, PREPARE_HINT)
     has_tokenizers = keep_tokenizers or not content.get("kept_tokenizers")  # else they are of another text
     is_same = content.get("format") == FORMAT_VERSION and content.get("fingerprint") == _fingerprint(data, text)

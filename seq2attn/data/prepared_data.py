@@ -60,7 +60,7 @@ class PreparedData:
 def load_prepared(folder: Path) -> PreparedData:
     """The output of `prepare`, without reading the original text.
 
-    Raises: RunError when a file is missing or corrupt.
+    Raises RunError when a file is missing or corrupt.
     """
     content = read_object(folder / PREPARED, "prepare the data first")
     check_format(content, folder / PREPARED, PREPARE_HINT)

@@ -174,7 +174,7 @@ def check_regular(corpus: CorpusConfig) -> None:
 def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequence[str]]:
     """The reference streams of a corpus: its `targets`, then each file of further references.
 
-    Raises: DataError when a stream has another number of lines.
+    Raises DataError when a stream has another number of lines.
     """
     streams = [targets]
     for path in corpus.references if isinstance(corpus, PlainTextConfig) else ():

@@ -26,10 +26,10 @@ def copy_tokenizers(data: DataConfig, text: TokenizersConfig, run: Path, folder:
     """Copy the tokenizers of a run to `folder`. Raises DataError if they are not those of the config."""
     for side, config in zip(("source", "target"), text.per_side, strict=True):
         tokenizer = load_tokenizer(run / side)
-        expected, found = (one.model_dump(mode="json") for one in (config, tokenizer.config))
-        if keys := [key for key in {**expected, **found} if expected.get(key) != found.get(key)]:
+        expected, options = (settings.model_dump(mode="json") for settings in (config, tokenizer.config))
+        if keys := [key for key in {**expected, **options} if expected.get(key) != options.get(key)]:
             raise DataError(
-                f"{run}: its {side} tokenizer has `{keys[0]}: {found.get(keys[0])}`, and the config"
+                f"{run}: its {side} tokenizer has `{keys[0]}: {options.get(keys[0])}`, and the config"
                 f" {expected.get(keys[0])}; leave all of `tokenizer` out but `run_dir`, or `run_dir`"
             )
         if side == "source":

@@ -36,7 +36,7 @@ def split_words(line: str) -> list[str]:
 def parse_pharaoh(text: str, pair: tuple[str, str], place: str) -> WordAlignment:
     """The alignment in a line; `place` is its file and line number.
 
-    Raises: DataError for invalid links, and for links to words that the pair does not have.
+    Raises DataError for invalid links, and for links to words that the pair does not have.
     """
     counts = [len(split_words(line)) for line in pair]
     sure, possible = set[AlignmentLink](), set[AlignmentLink]()
@@ -80,7 +80,7 @@ def word_ids(tokenizer: Tokenizer, line: str, ids: list[int]) -> list[int]:
     The decoded text may have other words, since normalization may split a word and an unknown punctuation mark loses
     its joiners. So each word is also tokenized alone.
 
-    Raises: DataError when the words of the ids are not those of the line.
+    Raises DataError when the words of the ids are not those of the line.
     """
     if tokenizer.is_right_to_left:
         forward = tokenizer.with_direction(right_to_left=False)

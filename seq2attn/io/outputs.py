@@ -58,7 +58,7 @@ def check_output(path: Path | None, command: str, *inputs: Path | None, overwrit
     """
     if path is None or path in STANDARD_OUTPUTS or not path.is_file():
         return
-    if any(one and one.exists() and path.samefile(one) for one in inputs):
+    if any(file and file.exists() and path.samefile(file) for file in inputs):
         raise UserError(f"{path}: is an input of this command too; give another name")
     stat = path.stat()
     if stat.st_size and not overwrite and stat.st_mtime_ns % SECOND != _fraction(path, command):

@@ -22,12 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from seq2attn.errors import CorruptFileError, RunError
-from seq2attn.io.arrays import MAX_ARRAYS
 from seq2attn.io.files import check_num_values, open_regular, parse_object
 
 METADATA_KEY = "seq2attn"
 """The key of the file's metadata. One, since safetensors writes several in random order."""
 WEIGHTS_HINT = "take another checkpoint"
+MAX_ARRAYS = 2**15
+"""Maximum number of tensors in a file: a model of 1,000 layers has half of them."""
 MAX_HEADER_BYTES = 10**8
 """Maximum size of a header, that of the library: it has the vocabularies of both sides."""
 SAFETENSORS_DTYPES = {
@@ -103,7 +104,7 @@ def load_tensors(path: Path, *, digest: str | None = None) -> dict[str, Tensor]:
     """
     with open_tensors(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
-    metadata = read_metadata(path)  # empty in weights that seq2attn did not write
+        metadata = _metadata(file, path)  # empty in weights that seq2attn did not write
     stored = metadata.pop("digest", None)
     if (metadata or stored or digest) and not tensors_digest(tensors, metadata) == stored == (digest or stored):
         raise CorruptFileError(f"{path}: is corrupt: it does not hold what was written to it (the digest differs)")
@@ -125,7 +126,11 @@ def read_metadata(path: Path) -> dict[str, Any]:
     Raises RunError without a file, CorruptFileError when it or its metadata cannot be read.
     """
     with open_tensors(path) as file:
-        text = (file.metadata() or {}).get(METADATA_KEY, "{}")
+        return _metadata(file, path)
+
+
+def _metadata(file: Any, path: Path) -> dict[str, Any]:
+    text = (file.metadata() or {}).get(METADATA_KEY, "{}")
     try:
         return parse_object(text, path, WEIGHTS_HINT)
     except RunError as error:

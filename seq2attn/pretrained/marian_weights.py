@@ -12,6 +12,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,8 +23,8 @@ from torch import Tensor
 
 from seq2attn.config.yaml_reader import parse_yaml
 from seq2attn.errors import DataError
-from seq2attn.io.arrays import MAX_ARRAYS, read_archive
 from seq2attn.io.files import open_regular
+from seq2attn.io.weights import MAX_ARRAYS
 from seq2attn.pretrained.bart import BART_NAMES
 
 ArrayReader: TypeAlias = Callable[[], NDArray[Any]]
@@ -85,7 +86,24 @@ def read_marian_weights(file: Path) -> tuple[dict[str, Any], dict[str, ArrayRead
 
 
 def _open_npz(data: bytes) -> Iterator[tuple[str, ArrayReader]]:
-    yield from ((name, partial(np.asarray, array)) for name, array in read_archive(data).items())
+    yield from ((name, partial(np.asarray, array)) for name, array in _read_archive(data).items())
+
+
+def _read_archive(data: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of an uncompressed `.npz` file.
+
+    Raises ValueError, or BadZipFile, for another file, and for arrays that are together larger than the file.
+    """
+    if data.count(b"PK\x01\x02") > MAX_ARRAYS:
+        raise ValueError(f"it has more than {MAX_ARRAYS:,} arrays")
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        entries = archive.infolist()
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise ValueError("it is compressed, as Marian's files are not")
+    if sum(entry.file_size for entry in entries) > len(data):
+        raise ValueError("its arrays overlap")
+    with np.load(BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def _open_bin(data: bytes) -> Iterator[tuple[str, ArrayReader]]:

@@ -94,7 +94,7 @@ _EAST_ASIAN_PUNCTUATION = regex.compile(
     r"[\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff9f\uffe0-\uffef]"
 )
 _OTHER_UNSPACED = {name: regex.compile(rf"\p{{{name}}}") for name in ("Thai", "Lao", "Khmer", "Myanmar", "Tibetan")}
-_UNSPACED = "|".join(one.pattern for one in (_EAST_ASIAN, _EAST_ASIAN_PUNCTUATION, *_OTHER_UNSPACED.values()))
+_UNSPACED = "|".join(script.pattern for script in (_EAST_ASIAN, _EAST_ASIAN_PUNCTUATION, *_OTHER_UNSPACED.values()))
 _AT_UNSPACED = rf"(?<={_UNSPACED})|(?={_UNSPACED})"
 STACKERS = "\u17d2\u1039"
 """Khmer's coeng and Burmese's virama, which put the next letter under the one before (Unicode: invisible stackers)."""

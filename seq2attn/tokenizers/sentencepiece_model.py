@@ -172,7 +172,7 @@ class SentencePieceTokenizer(Tokenizer):
     def normalize(self, line: str) -> str:
         """The line that SentencePiece normalizes and segments."""
         if self._moses is not None:
-            line = "".join(" " if unicodedata.category(one).startswith("C") else one for one in line)
+            line = "".join(" " if unicodedata.category(letter).startswith("C") else letter for letter in line)
             line = self._moses.normalize(line)
         return collapse_line(line)
 

@@ -89,7 +89,7 @@ def join_bytes(tokens: Sequence[str]) -> list[list[int]]:
     """The places of the tokens, those of the bytes of a letter together."""
     letters = list[list[int]]()
     for place, token in enumerate(tokens):
-        last = [tokens[one] for one in letters[-1]] if letters else []
+        last = [tokens[index] for index in letters[-1]] if letters else []
         if last and all(map(_BYTES.fullmatch, [*last, token])) and _decode_bytes(last) is None:
             letters[-1].append(place)
         else:
@@ -117,7 +117,7 @@ def _detach_punctuation(letters: Sequence[list[int]], texts: Sequence[str]) -> l
 
     A space without text belongs to the part before it, the first to the part after it.
     """
-    inner = [place for place, text in enumerate(texts) if text and not all(category(one)[0] == "P" for one in text)]
+    inner = [place for place, text in enumerate(texts) if any(category(character)[0] != "P" for character in text)]
     parts = list[list[int]]()
     for place, letter in enumerate(letters):
         is_inner = bool(inner) and inner[0] < place <= inner[-1]

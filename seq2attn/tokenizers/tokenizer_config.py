@@ -46,14 +46,16 @@ def _check_sides(
     if joint is not None:
         message = "`joint` is for both sides: leave this out, or leave `joint` out and give both sides"
     sides = {"source": source, "target": target}
-    return [FieldError(side, message) for side, one in sides.items() if (one is None) == (joint is None)]
+    return [FieldError(side, message) for side, config in sides.items() if (config is None) == (joint is None)]
 
 
 def _check_wordpiece(joint: TokenizerConfig | None, target: TokenizerConfig | None) -> list[FieldError]:
     message = "`wordpiece` is for the source: its decoding does not restore the text exactly"
     sides = {"joint": joint, "target": target}
     return [
-        FieldError(f"{side}.kind", message) for side, one in sides.items() if isinstance(one, WordPieceTokenizerConfig)
+        FieldError(f"{side}.kind", message)
+        for side, config in sides.items()
+        if isinstance(config, WordPieceTokenizerConfig)
     ]
 
 
@@ -69,9 +71,9 @@ def _check_direction(
         "reverse_source": reverse_source and (joint or source),
     }
     return [
-        FieldError(key, f"needs a tokenizer that is trained here; `{one.kind}` belongs to a pretrained model")
-        for key, one in sides.items()
-        if isinstance(one, GivenTokenizerConfig)
+        FieldError(key, f"needs a tokenizer that is trained here; `{config.kind}` belongs to a pretrained model")
+        for key, config in sides.items()
+        if isinstance(config, GivenTokenizerConfig)
     ]
 
 
