@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seq2attn.io.terminal import shorten, visible
 from seq2attn.visualization.attention_map import (
@@ -50,32 +49,30 @@ def draw_heatmap(
         for side in (attention.queries, attention.keys)
     )
     scaled = scale_weights(attention.weights, color_scale)
-    grid = _grid(layers, heads)
-    rows, columns = grid.shape
-    cell = _cell_size(rows * num_queries, columns * num_keys, is_one=grid.size == 1)
+    columns = heads if min(layers, heads) > 1 else math.ceil(math.sqrt(layers * heads))  # nearly a square
+    rows = math.ceil(layers * heads / columns)
+    cell = _cell_size(rows * num_queries, columns * num_keys, is_one=rows * columns == 1)
     width = columns * (num_keys * cell + 0.25) + LETTER_INCHES * max(map(display_width, queries)) + 1
-    heading = _wrap(visible(title), width)  # control characters are not allowed in SVG
     height = rows * (num_queries * cell + 0.35 + LETTER_INCHES * max(map(display_width, keys)))
-    height += LINE_INCHES * len(heading)
+    heading = _wrap(visible(title), width)  # control characters are not allowed in SVG
 
-    with figure(path, width=width, height=height) as canvas:
+    with figure(path, width=width, height=height + LINE_INCHES * len(heading)) as canvas:
         canvas.suptitle("\n".join(heading), size=10, color=INK)
-        maps = []
-        for (row, column), number in np.ndenumerate(grid):
-            if number < 0:
-                continue
-            axes = canvas.add_subplot(rows, columns, row * columns + column + 1)
-            layer, head = divmod(int(number), heads)
+        maps = canvas.subplots(rows, columns, squeeze=False).ravel()
+        for axes in maps[layers * heads :]:
+            axes.remove()
+        maps = maps[: layers * heads]
+        for number, axes in enumerate(maps):
+            layer, head = divmod(number, heads)
             image = _draw_map(axes, scaled.values[layer, head], scaled.full)
             axes.set_anchor("N")  # next to the labels above
             axes.xaxis.set_label_position("top")
             axes.set_xlabel(_caption(attention, layer, head), labelpad=5)
-            if min(layers, heads) > 1 and column == 0:
+            is_first = number % columns == 0
+            if min(layers, heads) > 1 and is_first:
                 axes.set_ylabel(f"layer {attention.layers[layer]}")
-            size = min(9.0, 0.75 * cell * 72)
-            _label(axes, keys, queries if column == 0 else (), size)
-            maps.append(axes)
-        _draw_legend(canvas, image, maps, scaled, height=height - LINE_INCHES * len(heading))
+            _label(axes, keys, queries if is_first else (), min(9.0, 0.75 * cell * 72))
+        _draw_legend(canvas, image, [*maps], scaled, height=height)
 
 
 def _cell_size(rows: int, columns: int, *, is_one: bool) -> float:
@@ -101,16 +98,6 @@ def _wrap(title: str, width: float) -> list[str]:
         max_length = int(letters * len(line) / max(1, display_width(line)))  # wide characters count twice
         lines += textwrap.wrap(line, max_length, max_lines=MAX_TITLE_LINES, placeholder=" …")
     return lines
-
-
-def _grid(layers: int, heads: int) -> NDArray[np.int_]:
-    """Positions of the maps: layers x heads if there are several of both, else nearly a square; -1 is empty."""
-    numbers = np.arange(layers * heads)
-    if layers > 1 and heads > 1:
-        return numbers.reshape(layers, heads)
-    columns = math.ceil(math.sqrt(len(numbers)))
-    rows = math.ceil(len(numbers) / columns)
-    return np.pad(numbers, (0, rows * columns - len(numbers)), constant_values=-1).reshape(rows, columns)
 
 
 def _caption(attention: AttentionMap, layer: int, head: int) -> str:
