@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,45 +90,41 @@ def compare_translations(
     Raises RunError for a run that has not translated one of the test sets, or has translated another text, and
     UserError for one that does not know the tag.
     """
-    directories = [RunDirectory(run) for run in runs]
-    for run in directories if tag is not None else []:
-        run.load_tokenizers().source.check_tag(tag)
-    experiments = [run.load_config() for run in directories]
-    evaluation = experiments[0].evaluation
+    directories = {str(run): RunDirectory(run) for run in runs}
+    for directory in directories.values() if tag is not None else ():
+        directory.load_tokenizers().source.check_tag(tag)
+    experiments = [directory.load_config() for directory in directories.values()]
+    configs = dict(zip(directories, (experiment.model_dump(mode="json") for experiment in experiments), strict=True))
     named = {"--source": [source] * (source is not None), "--reference": references, "--tag": [tag] * (tag is not None)}
     options = [word for option, values in named.items() for value in values for word in (option, str(value))]
-    arguments = [*map(str, runs), *options]  # a test set may be one of some of the runs only
+    arguments = [*directories, *options]  # a test set may be one of some of the runs only
     compared = []
-    configs = [experiment.model_dump(mode="json") for experiment in experiments]
     for name, corpus in test_sets(experiments, source, references, tag).items():
-        texts = EvaluationSet.read(name, corpus, evaluation)
-        outputs = {str(run.folder): read_translations(run, texts, arguments) for run in directories}
-        counts = _word_counts(directories[0], cast("BLEU", texts.metrics.by_name["bleu"]))
-        translations = {run: lines for run, (lines, _) in outputs.items()}
-        settings = _differences({run: settings for run, (_, settings) in outputs.items()})
-        compared.append(_compare(texts, translations, settings, counts, test, num_examples))
-        for config, (_, used) in zip(configs, outputs.values(), strict=True):
-            config[f"settings of {name}"] = used
-    return RunComparison(tuple(map(str, runs)), test, _seed_groups([*map(str, runs)], configs), tuple(compared))
+        texts = EvaluationSet.read(name, corpus, experiments[0].evaluation)
+        outputs = {run: read_translations(directory, texts, arguments) for run, directory in directories.items()}
+        compared.append(_compare(texts, outputs, RunDirectory(runs[0]), test, num_examples))
+        for run, (_, settings) in outputs.items():
+            configs[run][f"settings of {name}"] = settings
+    return RunComparison(tuple(directories), test, _seed_groups(configs), tuple(compared))
 
 
 def _compare(
     test_set: EvaluationSet,
-    translations: Mapping[str, Sequence[str]],
-    settings: dict[str, dict[str, Any]],
-    counts: Mapping[str, int],
+    outputs: Mapping[str, tuple[Sequence[str], dict[str, Any]]],
+    first: RunDirectory,
     test: SignificanceTest,
     num_examples: int,
 ) -> SetComparison:
-    metrics = test_set.metrics
+    """Comparison of the outputs of all runs: translations and settings."""
+    metrics, translations = test_set.metrics, {run: lines for run, (lines, _) in outputs.items()}
     return SetComparison(
         name=test_set.name,
         sentences=len(test_set.pairs),
         note=metrics.note,
-        settings=settings,
+        settings=_differences({run: settings for run, (_, settings) in outputs.items()}),
         scores=paired_scores(metrics, translations, test_set.references, metrics.names, test),
         by_length={run: test_set.bleu_by_length(lines) for run, lines in translations.items()},
-        by_frequency=_by_frequency(test_set, translations, counts) if counts else [],
+        by_frequency=_by_frequency(test_set, translations, text_path(first.folder / TRAIN)),
         examples=_examples(test_set, translations, num_examples),
     )
 
@@ -139,18 +136,8 @@ def _differences(settings: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, 
     different = {key: values for key, values in by_key.items() if len({*map(repr, values.values())}) > 1}
     if "search.kind" in different:  # whose other options are not those of the other kind
         shared = set[str].intersection(*({*values} for values in settings.values()))
-        different = {key: one for key, one in different.items() if key in shared or not key.startswith("search.")}
+        different = {key: values for key, values in different.items() if key in shared or not key.startswith("search.")}
     return different
-
-
-def _word_counts(run: RunDirectory, bleu: BLEU) -> dict[str, int]:
-    """Occurrences of each word in the target side of the training text; empty for a run without it."""
-    path = text_path(run.folder / TRAIN)
-    counts = Counter[str]()
-    if path.is_file():
-        for _, target in read_text_pairs(path):
-            counts.update(_words(bleu, target))
-    return counts
 
 
 def _words(bleu: BLEU, text: str) -> list[str]:
@@ -159,27 +146,34 @@ def _words(bleu: BLEU, text: str) -> list[str]:
 
 
 def _by_frequency(
-    test_set: EvaluationSet, translations: Mapping[str, Sequence[str]], counts: Mapping[str, int]
+    test_set: EvaluationSet, translations: Mapping[str, Sequence[str]], training_text: Path
 ) -> list[FrequencyBucket]:
-    """F1 of words by their frequency in training (Neubig et al. 2019, section 3); of the first references."""
+    """F1 of words by their frequency in training (Neubig et al. 2019, section 3); of the first references.
+
+    Empty without the training text, whose target side is counted.
+    """
     bleu = cast("BLEU", test_set.metrics.by_name["bleu"])
-    expected = [Counter(_words(bleu, reference)) for reference in test_set.references[0]]
+    pairs = read_text_pairs(training_text) if training_text.is_file() else ()
+    counts = Counter(word for _, target in pairs for word in _words(bleu, target))
+    if not counts:
+        return []
 
     def totals(sentences: Sequence[Counter[str]]) -> Counter[int]:
         total = Counter[int]()
         for words in sentences:
             for word, count in words.items():
-                total[bisect_left(FREQUENCIES, counts.get(word, 0))] += count
+                total[bisect_left(FREQUENCIES, counts[word])] += count
         return total
 
-    in_references, shares = totals(expected), dict[str, dict[int, float]]()
+    references = [Counter(_words(bleu, reference)) for reference in test_set.references[0]]
+    in_references, shares = totals(references), dict[str, dict[int, float]]()
     for run, lines in translations.items():
-        found = [Counter(_words(bleu, mark_unknown(line))) for line in lines]
-        in_translations = totals(found)
-        matched = totals([one & other for one, other in zip(found, expected, strict=True)])
+        outputs = [Counter(_words(bleu, mark_unknown(line))) for line in lines]
+        in_outputs = totals(outputs)
+        in_both = totals([output & reference for output, reference in zip(outputs, references, strict=True)])
         shares[run] = {
-            bucket: 200 * matched[bucket] / max(in_references[bucket] + in_translations[bucket], 1)
-            for bucket in in_references
+            bucket: 200 * in_both[bucket] / max(number + in_outputs[bucket], 1)
+            for bucket, number in in_references.items()
         }
     edges = [-1, *FREQUENCIES]
     return [
@@ -206,7 +200,7 @@ def _examples(
             scores = {run: chrf.sentence_score(text, references).score for run, text in lines.items()}
             words = {run: _marked_words(text, reference) for run, text in lines.items()}
             scored.append(SentenceDifference(line + 1, source, reference, scores, words))
-    return sorted(scored, key=lambda one: min(one.chrf.values()) - max(one.chrf.values()))[:count]
+    return sorted(scored, key=lambda example: min(example.chrf.values()) - max(example.chrf.values()))[:count]
 
 
 def _marked_words(text: str, reference: str) -> list[tuple[str, bool]]:
@@ -215,29 +209,27 @@ def _marked_words(text: str, reference: str) -> list[tuple[str, bool]]:
     Each has the space after it; in scripts without spaces, each letter is a word.
     """
     words = segment_words(text)
-    found = [mark_unknown(word.rstrip()) for word in words]
+    output = [mark_unknown(word.rstrip()) for word in words]
     expected = [word.rstrip() for word in segment_words(reference)]
-    blocks = SequenceMatcher(None, expected, found, autojunk=False).get_matching_blocks()
+    blocks = SequenceMatcher(None, expected, output, autojunk=False).get_matching_blocks()
     matching = {block.b + offset for block in blocks for offset in range(block.size)}
     return [(word, place in matching) for place, word in enumerate(words)]
 
 
-def _seed_groups(runs: Sequence[str], configs: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], ...]:
+def _seed_groups(configs: Mapping[str, dict[str, Any]]) -> tuple[tuple[str, ...], ...]:
     """Groups of runs with equal configs and settings but for `run_dir` and `training.seed`."""
-    groups: dict[str, dict[int, str]] = {}
-    for run, config in zip(runs, configs, strict=True):
-        training = {**config["training"], "seed": None}
-        group = groups.setdefault(repr({**config, "run_dir": None, "training": training}), {})
-        group.setdefault(config["training"]["seed"], run)
+    groups = defaultdict[str, dict[int, str]](dict)
+    for run, config in configs.items():
+        others = {**config, "run_dir": None, "training": {**config["training"], "seed": None}}
+        groups[repr(others)].setdefault(config["training"]["seed"], run)
     return tuple(tuple(group.values()) for group in groups.values() if len(group) > 1)
 
 
 def seed_spread(comparison: RunComparison) -> list[tuple[str, str, str, float, float]]:
     """Test set, metric, runs, mean and standard deviation (n - 1) of each group of runs with other seeds."""
-    return [
-        (one.name, metric, ", ".join(group), statistics.fmean(values), statistics.stdev(values))
-        for one in comparison.sets
-        for metric, scores in one.scores.items()
-        for group in comparison.seeds
-        for values in [[scores[run].value for run in group]]
-    ]
+    rows = []
+    for compared in comparison.sets:
+        for (metric, scores), group in product(compared.scores.items(), comparison.seeds):
+            values = [scores[run].value for run in group]
+            rows.append((compared.name, metric, ", ".join(group), statistics.fmean(values), statistics.stdev(values)))
+    return rows

@@ -33,14 +33,16 @@ def comparison_html(comparison: RunComparison) -> str:
 def comparison_text(comparison: RunComparison, *, markdown: bool) -> str:
     """Tables of each test set, and its sentences that differ most."""
     parts = list[str]()
-    for one in comparison.sets:
-        parts += [f"{'## ' * markdown}{one.name}, {one.sentences:,} sentences", _scores(one, markdown)]
-        signatures = {name: next(iter(column.values())).signature for name, column in one.scores.items()}
-        parts.append("\n".join(f"{name}: {signature}" for name, signature in signatures.items()))
-        parts.append(length_table(one.by_length, markdown=markdown))
-        if one.by_frequency:
-            parts.append(_frequencies(one, markdown))
-        parts += [_example(example, markdown) for example in one.examples]
+    for compared in comparison.sets:
+        signatures = {name: next(iter(column.values())).signature for name, column in compared.scores.items()}
+        parts += [
+            f"{'## ' * markdown}{compared.name}, {compared.sentences:,} sentences",
+            _scores(compared, markdown),
+            "\n".join(f"{name}: {signature}" for name, signature in signatures.items()),
+            length_table(compared.by_length, markdown=markdown),
+            *([_frequencies(compared, markdown)] if compared.by_frequency else []),
+            *(_example(example, markdown) for example in compared.examples),
+        ]
     if comparison.seeds:
         rows = [(*names, f"{mean:.2f} ± {std:.2f}") for *names, mean, std in seed_spread(comparison)]
         heads = ("test set", "metric", "runs with other seeds", "mean ± standard deviation")
@@ -50,21 +52,20 @@ def comparison_text(comparison: RunComparison, *, markdown: bool) -> str:
 
 def _notes(comparison: RunComparison) -> list[str]:
     notes = [TEST_NOTES[comparison.test].format(first=comparison.runs[0]), P_NOTE]
-    if any(one.by_frequency for one in comparison.sets):
+    if any(compared.by_frequency for compared in comparison.sets):
         notes.append(f"Words are counted in the training text of {comparison.runs[0]}.")
-    notes += [f"{one.name}: {one.note}." for one in comparison.sets if one.note]
-    for one in comparison.sets:
-        for key, values in one.settings.items():
+    notes += [f"{compared.name}: {compared.note}." for compared in comparison.sets if compared.note]
+    for compared in comparison.sets:
+        for key, values in compared.settings.items():
             shown = ", ".join(f"{json.dumps(value, ensure_ascii=False)} of {run}" for run, value in values.items())
-            notes.append(f"{one.name} was translated with different settings: `{key}` is {shown}.")
+            notes.append(f"{compared.name} was translated with different settings: `{key}` is {shown}.")
     return notes
 
 
-def _scores(one: SetComparison, markdown: bool) -> str:
-    heads = ["run", *one.scores]
-    runs = next(iter(one.scores.values()))
-    rows = [[run, *(_score(scores[run]) for scores in one.scores.values())] for run in runs]
-    return format_table([heads, *rows], markdown=markdown)
+def _scores(compared: SetComparison, markdown: bool) -> str:
+    runs = next(iter(compared.scores.values()))
+    rows = [[run, *(_score(scores[run]) for scores in compared.scores.values())] for run in runs]
+    return format_table([["run", *compared.scores], *rows], markdown=markdown)
 
 
 def _score(score: PairedScore) -> str:
@@ -73,10 +74,12 @@ def _score(score: PairedScore) -> str:
     return f"{score.value:.2f}{interval}{p_value}"
 
 
-def _frequencies(one: SetComparison, markdown: bool) -> str:
-    runs = list(one.by_length)
-    heads = ["in training", "words", *(f"F1 {run}" for run in runs)]
-    rows = [[_range(b), f"{b.count:,}", *(f"{b.f1[run]:.1f}" for run in runs)] for b in one.by_frequency]
+def _frequencies(compared: SetComparison, markdown: bool) -> str:
+    heads = ["in training", "words", *(f"F1 {run}" for run in compared.by_length)]
+    rows = [
+        [_range(bucket), f"{bucket.count:,}", *(f"{f1:.1f}" for f1 in bucket.f1.values())]
+        for bucket in compared.by_frequency
+    ]
     return format_table([heads, *rows], markdown=markdown)
 
 
@@ -88,16 +91,15 @@ def _range(bucket: FrequencyBucket) -> str:
 
 def _example(example: SentenceDifference, markdown: bool) -> str:
     """A sentence with its translations; words that are not in the reference are in brackets, or bold."""
-    before, after = ("**", "**") if markdown else ("[", "]")
-    plain = _escape_markdown if markdown else str
-    lines = [("source", plain(example.source), ""), ("reference", plain(example.reference), "")]
+    mark = "**{}**" if markdown else "[{}]"
+    escape = _escape_markdown if markdown else str
+    lines = [("source", escape(example.source), ""), ("reference", escape(example.reference), "")]
     for run, words in example.words.items():
         marked = (  # the space after a word is not marked
-            plain(word) if matches else f"{before}{plain(word.rstrip())}{after}{' ' * word.endswith(' ')}"
+            escape(word) if matches else mark.format(escape(word.rstrip())) + " " * word.endswith(" ")
             for word, matches in words
         )
-        text = "".join(marked).rstrip()
-        lines.append((run, text, f"chrF {example.chrf[run]:.1f}"))
+        lines.append((run, "".join(marked).rstrip(), f"chrF {example.chrf[run]:.1f}"))
     heads = (f"line {example.line}", "text", "")
     return format_table([heads, *lines], num_text_columns=2, markdown=markdown)
 
