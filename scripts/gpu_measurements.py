@@ -14,7 +14,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.load import load as load_translator
 from seq2attn.inference.translator import Translator
-from seq2attn.search.search_config import resolve_search
+from seq2attn.options import TranslationOptions
+from seq2attn.search.search_config import beam_search, greedy_search
 from seq2attn.training.train import train
 
 BEAMS = (1, 5)
@@ -70,21 +71,21 @@ def measure_search(
 ) -> None:
     """Sentences per second of many, the largest batches first, and milliseconds of a sentence by itself."""
     lines, figures = source.read_text("utf-8").split("\n")[:-1], list[dict[str, Any]]()
-    float32, bfloat16 = Translator.load(run), Translator.load(run, precision="bfloat16")
+    float32, bfloat16 = load_translator(run), load_translator(run, TranslationOptions(precision="bfloat16"))
 
     def seconds(translator: Translator, beam: int, lines: list[str]) -> float:
-        search = resolve_search(translator.search, beam=None if beam == 1 else beam, greedy=beam == 1)
+        search = greedy_search(translator.search) if beam == 1 else beam_search(translator.search, beam)
         return timed(lambda: translator.translate(lines, search))
 
-    graphs, engine = copy(bfloat16), bfloat16.engine
+    engine = bfloat16.engine
     assert isinstance(engine, NativeEngine)
-    graphs.engine = replace(engine, cuda_graphs=True)
+    graphs = replace(bfloat16, engine=replace(engine, cuda_graphs=True))
     cases = [float32, bfloat16, graphs]
     for translator, beam in itertools.product(cases, BEAMS):
         seconds(translator, beam, lines[:FEW])  # one-time initialization
     for budget, translator, beam in itertools.product(sorted(budgets)[::-1], cases, BEAMS):
         many = lines * (repeats if budget > 2**15 else min(repeats, SMALL_REPEATS))
-        translator.max_batch_tokens = budget
+        translator = replace(translator, max_batch_tokens=budget)
         figure = {"case": translator.engine.description, "beam": beam, "batch_tokens": budget}
         figure["sentences_per_s"] = len(many) / seconds(translator, beam, many)
         figures.append({**figure, "used_batch_tokens": translator.max_batch_tokens})  # less, if memory was too small

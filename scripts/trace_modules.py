@@ -17,10 +17,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from seq2attn.config.load import load
+from seq2attn.config.load import load as load_config
 from seq2attn.data.collate import make_micro_batches
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.inference.load import load
 from seq2attn.inference.translator import Translator
+from seq2attn.options import TranslationOptions
 from seq2attn.training.loop import Trainer
 from seq2attn.training.train import train
 
@@ -84,9 +86,9 @@ def trace_all(folder: Path) -> dict[str, list[str]]:
         with (TEXT / name).open(encoding="utf-8") as lines:
             (folder / name).write_text("".join(islice(lines, 200)), encoding="utf-8")
     (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
-    config = load(folder / "config.yaml", ExperimentConfig, [f"run_dir={folder / 'run'}"])
+    config = load_config(folder / "config.yaml", ExperimentConfig, [f"run_dir={folder / 'run'}"])
     update = trace(lambda: train(config), UPDATE)
-    translator = Translator.load(config.run_dir, "cpu")
+    translator = load(config.run_dir, TranslationOptions(device="cpu"))
     translate = trace(lambda: translator.translate("Das Haus ist alt."), (Translator.translate,))
     return {"update": update, "translate": translate}
 

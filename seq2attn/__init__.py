@@ -14,28 +14,30 @@ if TYPE_CHECKING:
     from seq2attn.errors import UserError as UserError
     from seq2attn.experiment.experiment_config import ExperimentConfig as ExperimentConfig
     from seq2attn.experiment.experiment_config import load_config as load_config
-    from seq2attn.inference.ensemble import load as load
+    from seq2attn.inference.load import load as load
     from seq2attn.inference.translator import Translator as Translator
+    from seq2attn.options import AttentionSelection as AttentionSelection
+    from seq2attn.options import TranslationOptions as TranslationOptions
     from seq2attn.training.train import train as train
     from seq2attn.version import __version__ as __version__
-    from seq2attn.visualization.attention import AttentionSelection as AttentionSelection
     from seq2attn.visualization.attention import attention_text as attention_text
     from seq2attn.visualization.attention import draw_attention as draw_attention
 
 _LAZY_IMPORTS = {
-    "AttentionSelection": "seq2attn.visualization.attention",
+    "AttentionSelection": "seq2attn.options",
     "Config": "seq2attn.config.base",
     "ExperimentConfig": "seq2attn.experiment.experiment_config",
     "FieldError": "seq2attn.config.base",
     "FieldErrors": "seq2attn.config.base",
     "InputPath": "seq2attn.config.base",
     "TrainingInterrupted": "seq2attn.errors",
+    "TranslationOptions": "seq2attn.options",
     "Translator": "seq2attn.inference.translator",
     "UserError": "seq2attn.errors",
     "__version__": "seq2attn.version",
     "attention_text": "seq2attn.visualization.attention",
     "draw_attention": "seq2attn.visualization.attention",
-    "load": "seq2attn.inference.ensemble",
+    "load": "seq2attn.inference.load",
     "load_config": "seq2attn.experiment.experiment_config",
     "train": "seq2attn.training.train",
 }

@@ -30,6 +30,7 @@ from seq2attn.cli import (
     train,
     translate,
 )
+from seq2attn.cli.flatten import name_options
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.io.import_path import leave_out_working_directory
 from seq2attn.io.terminal import STANDARD_OUTPUT, open_standard_streams, visible
@@ -59,7 +60,8 @@ def handle_errors(command: Callable[P, None]) -> Callable[P, None]:
             sys.stdout.flush()
         except UserError as error:
             # Messages about configs begin with their place, like those of compilers.
-            raise _exit(2, str(error) if isinstance(error, ConfigError) else f"error: {error}") from None
+            message = name_options(str(error))
+            raise _exit(2, message if isinstance(error, ConfigError) else f"error: {message}") from None
         except KeyboardInterrupt:
             raise _exit(130, "\ninterrupted") from None
         except OSError as error:

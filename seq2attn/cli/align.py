@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Device, OutputFile, Overwrite, RunDir, Tag, To
+from seq2attn.options import AllowCode, Device, OutputFile, Overwrite, RunDir, Tag, To
 
 
 def align(

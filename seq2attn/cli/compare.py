@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.cli.options import AllowCode, Overwrite, RunDirs, Tag
+from seq2attn.options import AllowCode, Overwrite, RunDirs, Tag
 
 
 def compare(

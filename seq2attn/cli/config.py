@@ -6,8 +6,8 @@ import json
 
 import typer
 
-from seq2attn.cli.options import AllowCode, ConfigPath, ConfigPaths, OutputFile, Overrides, Overwrite
 from seq2attn.errors import ConfigError
+from seq2attn.options import AllowCode, ConfigPath, ConfigPaths, OutputFile, Overrides, Overwrite
 
 
 def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> None:

@@ -8,75 +8,23 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import (
-    AllowCode,
-    BatchTokens,
-    Beam,
-    Device,
-    EngineName,
-    EnsembleRuns,
-    ExportDir,
-    GlossaryFile,
-    Greedy,
-    LongInputs,
-    MinimumBayesRisk,
-    Overrides,
-    Overwrite,
-    Precision,
-    ReplaceUnknown,
-    Rerank,
-    RerankBackward,
-    RunDirs,
-    Tag,
-    To,
+from seq2attn.cli.flatten import takes
+from seq2attn.options import EvaluateOptions, Overwrite, RunDirs, TranslationOptions
+
+
+@takes(
+    "runs overrides allow_code ensemble rerank rerank_backward source references metrics tokenize tag to greedy beam"
+    " mbr replace_unk glossary as_json plot overwrite long_inputs engine export_dir device precision batch_tokens"
 )
-
-
 def evaluate(
     runs: RunDirs,
-    overrides: Overrides,
-    allow_code: AllowCode,
-    ensemble: EnsembleRuns,
-    rerank: Rerank,
-    rerank_backward: RerankBackward,
-    source: Annotated[
-        Path | None, typer.Option(help="Evaluate on this file instead of the config's test sets.", metavar="FILE")
-    ] = None,
-    reference: Annotated[
-        list[Path] | None, typer.Option(help="Reference translations of --source. Repeatable.", metavar="FILE")
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="bleu, chrf, chrf++, ter, exact, token-error-rate or paper_bleu. Repeatable.", metavar="NAME"
-        ),
-    ] = None,
-    tokenize: Annotated[
-        str | None,
-        typer.Option(
-            help="sacreBLEU's tokenizer for BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or flores200; by default by"
-            " the script of the references.",
-            metavar="NAME",
-        ),
-    ] = None,
-    tag: Tag = None,
-    to: To = None,
-    greedy: Greedy = False,
-    beam: Beam = None,
-    mbr: MinimumBayesRisk = None,
-    replace_unk: ReplaceUnknown = False,
-    glossary: GlossaryFile = None,
+    options: TranslationOptions,
+    evaluation: EvaluateOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Plot BLEU by source length: FILE.png, .svg or .pdf.", metavar="FILE")
     ] = None,
     overwrite: Overwrite = False,
-    long_inputs: LongInputs = None,
-    engine: EngineName = "native",
-    export_dir: ExportDir = None,
-    device: Device = "auto",
-    precision: Precision = "float32",
-    batch_tokens: BatchTokens = None,
 ) -> None:
     """Evaluate runs on the test sets of their configs, or on any pair of files: BLEU, chrF and TER by sacreBLEU.
 
@@ -92,36 +40,13 @@ def evaluate(
       seq2attn evaluate runs/before runs/after
       seq2attn evaluate runs/a --ensemble runs/b --ensemble runs/c
     """
-    from seq2attn.evaluation.evaluate_runs import EvaluateOptions, evaluate_runs
-    from seq2attn.inference.reranking import parse_rerank_runs
+    from seq2attn.evaluation.evaluate_runs import evaluate_runs
     from seq2attn.visualization.curves import draw_bleu_by_length
     from seq2attn.visualization.figure import check_drawing
 
     if plot is not None:
-        check_drawing(plot, source, *(reference or ()), overwrite=overwrite)
-    options = EvaluateOptions(
-        source=source,
-        references=tuple(reference or ()),
-        metrics=tuple(metric or ()),
-        tokenize=tokenize,
-        tag=tag,
-        to=to,
-        beam=beam,
-        greedy=greedy,
-        mbr=mbr,
-        replace_unk=replace_unk,
-        glossary=glossary,
-        long_inputs=long_inputs,
-        ensemble=tuple(ensemble),
-        rerank=parse_rerank_runs(rerank, rerank_backward),
-        engine=engine,
-        export_dir=export_dir,
-        device=device,
-        precision=precision,
-        batch_tokens=batch_tokens,
-        overrides=tuple(overrides),
-    )
-    evaluated = evaluate_runs(runs, options)
+        check_drawing(plot, evaluation.source, *evaluation.references, overwrite=overwrite)
+    evaluated = evaluate_runs(runs, options, evaluation)
     if plot is not None:
         draw_bleu_by_length({label: result.by_length for label, result in evaluated.by_label.items()}, plot)
     reports = evaluated.reports if len(runs) > 1 else evaluated.reports[str(runs[0])]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, RunDir, Tag
+from seq2attn.options import AllowCode, RunDir, Tag
 
 
 def export(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, SweepOverrides
+from seq2attn.options import AllowCode, SweepOverrides
 
 
 def reproduce(

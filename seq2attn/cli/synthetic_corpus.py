@@ -9,24 +9,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from seq2attn.cli.options import (
-    AllowCode,
-    BatchTokens,
-    Beam,
-    Device,
-    EngineName,
-    EnsembleRuns,
-    ExportDir,
-    Overrides,
-    Precision,
-    RunDir,
-    Tag,
-    To,
-)
+from seq2attn.cli.flatten import takes
+from seq2attn.options import RunDir, Tag, TranslationOptions
 
 if TYPE_CHECKING:
     from seq2attn.inference.synthetic_corpus import SyntheticCorpus
-    from seq2attn.inference.translator import Translator
 
 OutputDir: TypeAlias = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Write the corpus to DIR: source.txt, target.txt.")
@@ -39,24 +26,17 @@ MinLogProb: TypeAlias = Annotated[
 ]
 BACK_TRANSLATION_TAG = "BT"
 """The tag of back-translations in a config (Caswell et al. 2019)."""
+OPTIONS = "output min_log_prob beam tag to engine export_dir device precision batch_tokens"
 
 
+@takes(f"run overrides allow_code ensemble source {OPTIONS}")
 def distill(
     run: RunDir,
-    overrides: Overrides,
-    allow_code: AllowCode,
-    ensemble: EnsembleRuns,
+    options: TranslationOptions,
     source: Annotated[Path, typer.Option(help="Text in the source language.", metavar="FILE")],
     output: OutputDir,
     min_log_prob: MinLogProb = None,
-    beam: Beam = None,
     tag: Tag = None,
-    to: To = None,
-    engine: EngineName = "native",
-    export_dir: ExportDir = None,
-    device: Device = "auto",
-    precision: Precision = "float32",
-    batch_tokens: BatchTokens = None,
 ) -> None:
     """Translate training text with a teacher, to train a student on (Kim & Rush 2016).
 
@@ -68,30 +48,19 @@ def distill(
       seq2attn distill runs/teacher --source train.de -o distilled
       seq2attn distill runs/teacher --source train.de -o distilled --ensemble runs/another --min-log-prob -0.5
     """
-    from seq2attn.inference.ensemble import load
     from seq2attn.inference.synthetic_corpus import SyntheticCorpus
 
-    corpus = SyntheticCorpus(output, source, "source", tag=tag, to=to)
-    translator = load(run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision)
-    _make(corpus, translator, [run, *ensemble], overrides, min_log_prob, beam, batch_tokens)
+    _make(run, options, SyntheticCorpus(output, source, "source", tag), min_log_prob)
 
 
+@takes(f"run overrides allow_code ensemble target {OPTIONS}")
 def back_translate(
     run: RunDir,
-    overrides: Overrides,
-    allow_code: AllowCode,
-    ensemble: EnsembleRuns,
+    options: TranslationOptions,
     target: Annotated[Path, typer.Option(help="Text in the target language of the corpus.", metavar="FILE")],
     output: OutputDir,
     min_log_prob: MinLogProb = None,
-    beam: Beam = None,
     tag: Tag = None,
-    to: To = None,
-    engine: EngineName = "native",
-    export_dir: ExportDir = None,
-    device: Device = "auto",
-    precision: Precision = "float32",
-    batch_tokens: BatchTokens = None,
 ) -> None:
     """Translate text of the target language into the source language, as more training text (Sennrich et al. 2016).
 
@@ -104,37 +73,16 @@ def back_translate(
       seq2attn back-translate runs/en-de --target more.en -o back-translated --set search.kind=sample
       seq2attn back-translate runs/en-de --target more.en -o back-translated --min-log-prob -1 --beam 5
     """
-    from seq2attn.inference.ensemble import load
     from seq2attn.inference.synthetic_corpus import SyntheticCorpus
 
-    corpus = SyntheticCorpus(output, target, "target", tag=tag, to=to)
-    translator = load(run, device, ensemble=ensemble, engine=engine, export_dir=export_dir, precision=precision)
-    _make(corpus, translator, [run, *ensemble], overrides, min_log_prob, beam, batch_tokens)
+    _make(run, options, SyntheticCorpus(output, target, "target", tag), min_log_prob)
 
 
-def _make(
-    corpus: SyntheticCorpus,
-    translator: Translator,
-    runs: list[Path],
-    overrides: list[str],
-    min_log_prob: float | None,
-    beam: int | None,
-    batch_tokens: int | None,
-) -> None:
+def _make(run: Path, options: TranslationOptions, corpus: SyntheticCorpus, min_log_prob: float | None) -> None:
     """Make the corpus, and print the counts of its filters and its entry in a config."""
-    from seq2attn.experiment.run_directory import RunDirectory
-    from seq2attn.inference.engines.base import check_engine_supports
     from seq2attn.inference.synthetic_corpus import SOURCE, TARGET
-    from seq2attn.search.search_config import check_size, resolve_search
 
-    folder = RunDirectory(runs[0])
-    config = folder.load_config(overrides, ["search", "data.filters"])
-    search = resolve_search(config.search, beam=beam, overrides=overrides)
-    if beam is None:
-        check_size(search, folder.config_path, overrides)
-    translator.max_batch_tokens = batch_tokens or translator.max_batch_tokens
-    check_engine_supports(translator.engine, search, folder, overrides)
-    report = corpus.make([*map(RunDirectory, runs)], translator, search, config.data.filters, min_log_prob)
+    report = corpus.make(run, options, min_log_prob)
     files = {"source": str(corpus.folder.resolve() / SOURCE), "target": str(corpus.folder.resolve() / TARGET)}
     entry = {"kind": "plain", **files}
     if tag := BACK_TRANSLATION_TAG if corpus.side == "target" else corpus.tag:

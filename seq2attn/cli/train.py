@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.cli.options import AllowCode, ConfigPath, Overrides, RunDir
+from seq2attn.options import AllowCode, ConfigPath, Overrides, RunDir
 
 
 def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> None:

@@ -33,9 +33,10 @@ from seq2attn.errors import DataError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import max_source_length
-from seq2attn.inference.translator import Translator
+from seq2attn.inference.load import load_translator
 from seq2attn.io.tables import format_table
 from seq2attn.io.text_lines import read_lines
+from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import GreedyConfig, SampleConfig
 from seq2attn.tokenizers.base import add_tag
 
@@ -74,7 +75,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
 
     Raises: UserError when the run or the file cannot be used.
     """
-    translator = Translator.load(run.folder, device)
+    translator = load_translator(run, run.load_config(), TranslationOptions(device=device))
     loaded = run.load(translator.model.device)
     model, (source, target) = loaded.model, loaded.tokenizers
     source.check_tag(tag)
@@ -91,7 +92,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
     )
     sentences = list(islice(numbered, count))
     if not sentences:
-        raise DataError(f"{path}: has no line to check the model with; give --input FILE")
+        raise DataError(f"{path}: has no line to check the model with; give ``input_file``")
     if file is None:
         targets = [tuple(target.encode(translation)[:longest]) for _, _, translation in sentences]
     else:
@@ -150,5 +151,5 @@ def _texts(run: RunDirectory, file: Path | None) -> tuple[Path, Iterator[tuple[s
         return file, ((line, "") for line in read_lines(file))
     dev = (run.folder / DEV).with_suffix(".jsonl")
     if not dev.is_file():
-        raise DataError(f"{dev}: is missing; give --input FILE with sentences in the source language")
+        raise DataError(f"{dev}: is missing; give ``input_file`` with sentences in the source language")
     return dev, read_text_pairs(dev)

@@ -120,21 +120,23 @@ def test_sets(
     different ones of one name.
     """
     if (source is None) != (not references):
-        raise UserError("give --source and --reference together")
+        raise UserError("give ``source`` and ``references`` together")
     if source is not None:
         # Its report must not replace that of a set of the config.
         name = source.name + "_" * any(source.name in experiment.data.test for experiment in experiments)
         first, *others = references
         return {name: PlainTextConfig.of_files(source, first, references=others, tag=tag)}
     if tag is not None:
-        raise UserError("--tag is for --source; the test sets of the config have their own: `data.test.NAME.tag`")
+        raise UserError("``tag`` is for ``source``; the test sets of the config have their own: `data.test.NAME.tag`")
     sets: dict[str, CorpusConfig] = {}
     for name, corpus in (item for experiment in experiments for item in experiment.data.test.items()):
         check_regular(corpus)
         if sets.setdefault(name, corpus) != corpus:
-            raise UserError(f"the runs have different test sets with the name `{name}`; give --source and --reference")
+            raise UserError(
+                f"the runs have different test sets with the name `{name}`; give ``source`` and ``references``"
+            )
     if not sets:
-        raise UserError("the config has no `data.test`; give --source and --reference")
+        raise UserError("the config has no `data.test`; give ``source`` and ``references``")
     return sets
 
 
@@ -159,20 +161,16 @@ def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator
     return translator, {ENSEMBLE: members}
 
 
-def evaluate_run(
-    run: RunDirectory, translator: Translator, tests: Sequence[EvaluationSet], search: SearchConfig
-) -> list[SetResult]:
+def evaluate_run(run: RunDirectory, translator: Translator, tests: Sequence[EvaluationSet]) -> list[SetResult]:
     """Translate and score each test set."""
     hashes = load_hashes(run.folder)
-    return [_evaluate(translator, test, search, hashes) for test in tests]
+    return [_evaluate(translator, test, hashes) for test in tests]
 
 
-def _evaluate(
-    translator: Translator, test: EvaluationSet, search: SearchConfig, train_hashes: Hashes | None
-) -> SetResult:
+def _evaluate(translator: Translator, test: EvaluationSet, train_hashes: Hashes | None) -> SetResult:
     checker = InputChecker()
     started = time.monotonic()
-    output = list(translator.translate_iterable(test.sources, search, num_hypotheses=1, checker=checker))
+    output = list(translator.translate_iterable(test.sources, num_hypotheses=1, checker=checker))
     check_finite(checker.not_finite, f"{test.name}: ")
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in output)

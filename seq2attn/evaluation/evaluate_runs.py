@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -23,63 +23,12 @@ from seq2attn.evaluation.evaluate import (
 )
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.engines.base import check_engine_supports
-from seq2attn.inference.engines.native import SearchPrecision
-from seq2attn.inference.ensemble import load
-from seq2attn.inference.glossary import load_glossary
-from seq2attn.inference.reranking import RerankRun, load_rerankers
+from seq2attn.inference.load import load_experiment, load_translator
+from seq2attn.inference.reranking import RerankRun
 from seq2attn.io.terminal import print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
 from seq2attn.metrics.significance import compare_systems
-from seq2attn.search.search_config import LongInputs, SearchConfig, check_size, resolve_search
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """Options of the command line."""
-
-    source: Path | None
-    references: tuple[Path, ...]
-    metrics: tuple[str, ...]
-    tokenize: str | None
-    tag: str | None
-    to: str | None
-    beam: int | None
-    greedy: bool
-    mbr: int | None
-    replace_unk: bool
-    glossary: Path | None
-    long_inputs: LongInputs | None
-    ensemble: tuple[Path, ...]
-    rerank: tuple[RerankRun, ...]
-    engine: str
-    export_dir: Path | None
-    device: str
-    precision: SearchPrecision
-    batch_tokens: int | None
-    overrides: tuple[str, ...]
-
-    def load_experiment(self, run: RunDirectory) -> ExperimentConfig:
-        """The config of a run with these options. Raises UserError if it does not know the tag."""
-        metrics = [f"evaluation.metrics=[{','.join(self.metrics)}]"] if self.metrics else []
-        tokenize = [f"evaluation.tokenize={self.tokenize}"] if self.tokenize else []
-        experiment = run.load_config([*self.overrides, *metrics, *tokenize], ["search", "evaluation", "data.test"])
-        run.load_tokenizers().source.check_tag(self.tag)
-        return experiment
-
-    def search_config(self, run: RunDirectory, experiment: ExperimentConfig) -> SearchConfig:
-        """The search of a run with these options."""
-        search = resolve_search(
-            experiment.search,
-            beam=self.beam,
-            greedy=self.greedy,
-            mbr=self.mbr,
-            long_inputs=self.long_inputs,
-            overrides=self.overrides,
-        )
-        if self.beam is None and self.mbr is None:
-            check_size(search, run.config_path, self.overrides)
-        return search
+from seq2attn.options import EvaluateOptions, TranslationOptions
 
 
 @dataclass(frozen=True)
@@ -128,55 +77,56 @@ class RunResults:
                 yield f"{test.name}: {run} {compared.difference:+.2f} BLEU against {first}, {p}"
 
 
-def evaluate_runs(runs: Sequence[Path], options: EvaluateOptions) -> RunResults:
+def evaluate_runs(runs: Sequence[Path], options: TranslationOptions, evaluation: EvaluateOptions) -> RunResults:
     """The results of runs on the test sets of all of them, with the metrics of the first; their reports are written.
 
     Raises UserError for options that exclude each other, for test sets that differ, and for a tag unknown to a run.
     """
     if options.ensemble and len(runs) > 1:
-        raise UserError("--ensemble adds runs to one; give one RUN_DIR")
-    experiments = {run: options.load_experiment(RunDirectory(run)) for run in runs}
-    sets = test_sets([*experiments.values()], options.source, options.references, options.tag)
-    for run, corpus in product(runs, sets.values()):
-        RunDirectory(run).load_tokenizers().source.check_tag(corpus.tag)
-    searches = {run: options.search_config(RunDirectory(run), experiment) for run, experiment in experiments.items()}
+        raise UserError("``ensemble`` adds runs to one; give one RUN_DIR")
+    folders = {run: RunDirectory(run) for run in runs}
+    experiments = {run: _load_experiment(folder, options, evaluation) for run, folder in folders.items()}
+    sets = test_sets([*experiments.values()], evaluation.source, evaluation.references, evaluation.tag)
+    for folder, corpus in product(folders.values(), sets.values()):
+        folder.load_tokenizers().source.check_tag(corpus.tag)
     tests = read_sets(sets, experiments[runs[0]].evaluation)
     results, reports = dict[str, list[SetResult]](), dict[str, Any]()
-    for run, search in searches.items():
-        results[str(run)], reports[str(run)] = _evaluate(RunDirectory(run), search, tests, options)
+    for run, experiment in experiments.items():
+        results[str(run)], reports[str(run)] = _evaluate(folders[run], experiment, tests, options)
     return RunResults(tests, results, reports)
 
 
+def _load_experiment(run: RunDirectory, options: TranslationOptions, evaluation: EvaluateOptions) -> ExperimentConfig:
+    """The config of a run with the options of a call. Raises UserError if it does not know the tag."""
+    metrics = [f"evaluation.metrics=[{','.join(evaluation.metrics)}]"] if evaluation.metrics else []
+    tokenize = [f"evaluation.tokenize={evaluation.tokenize}"] if evaluation.tokenize else []
+    options = replace(options, overrides=[*options.overrides, *metrics, *tokenize])
+    experiment = load_experiment(run, options, ["search", "evaluation", "data.test"])
+    run.load_tokenizers().source.check_tag(evaluation.tag)
+    return experiment
+
+
 def _evaluate(
-    run: RunDirectory, search: SearchConfig, tests: Sequence[EvaluationSet], options: EvaluateOptions
+    run: RunDirectory, experiment: ExperimentConfig, tests: Sequence[EvaluationSet], options: TranslationOptions
 ) -> tuple[list[SetResult], dict[str, Any]]:
     """The results of a run or ensemble, and their report, which is written; warnings are printed."""
-    load_translator = partial(
-        load,
-        run.folder,
-        options.device,
-        ensemble=options.ensemble,
-        engine=options.engine,
-        export_dir=options.export_dir,
-        precision=options.precision,
-        replace_unk=options.replace_unk,
+    translator, origin = load_with_origin(
+        [run, *map(RunDirectory, options.ensemble)], partial(load_translator, run, experiment, options)
     )
-    translator, origin = load_with_origin([run, *map(RunDirectory, options.ensemble)], load_translator)
-    tokenizers = translator.tokenizers
-    translator.rerankers = load_rerankers(options.rerank, run, tokenizers, search, options.device, to=options.to)
-    if options.to is not None:
-        translator = translator.with_target_language(options.to)
-    tokenizers = translator.tokenizers
-    translator.glossary = load_glossary(options.glossary, tokenizers, search, replace_unk=options.replace_unk)
-    translator.max_batch_tokens = options.batch_tokens or translator.max_batch_tokens
-    check_engine_supports(translator.engine, search, run, options.overrides)
-    results = evaluate_run(run, translator, tests, search)
+    results = evaluate_run(run, translator, tests)
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)
-    named = [f"--to {options.to}"] * bool(options.to)
+    engine = ", ".join([translator.engine.description, *_settings(options)])
+    return results, write_reports(run, origin, results, translator.search, engine)
+
+
+def _settings(options: TranslationOptions) -> Iterator[str]:
+    """Settings that change translations, beside the search and the engine, for reports."""
+    if options.replace_unk:
+        yield "unknown words replaced"
+    yield from map(str, RerankRun.all_of(options))
+    if options.to:
+        yield f"to {options.to}"
     if options.glossary:
-        named.append(f"--glossary {options.glossary} (SHA-256 {file_digest(options.glossary)[:8]})")
-    options_of_call = [*["unknown words replaced"] * options.replace_unk, *map(str, options.rerank), *named]
-    engine = ", ".join([translator.engine.description, *options_of_call])
-    return results, write_reports(run, origin, results, search, engine)
+        yield f"glossary {options.glossary} (SHA-256 {file_digest(options.glossary)[:8]})"

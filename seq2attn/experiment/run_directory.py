@@ -83,7 +83,9 @@ class RunDirectory:
             key = override.partition("=")[0]
             if not any(f"{key}.".startswith(f"{section}.") for section in sections):
                 known = ", ".join(f"`{name}`" for name in sections)
-                raise UserError(f"--set {override}: has no effect here; this command uses only {known} of the config")
+                raise UserError(
+                    f"``overrides={override}``: has no effect here; this command uses only {known} of the config"
+                )
         return experiment
 
     def check_exists(self) -> None:
@@ -142,11 +144,14 @@ class RunDirectory:
             return False
 
     def load(self, device: torch.device | str = "cpu") -> LoadedRun:
-        """The trained model in evaluation mode, with its tokenizers and its config.
+        """The trained model in evaluation mode, with its tokenizers and its config. For errors see `load_model`."""
+        return self.load_model(self.load_config(), device)
+
+    def load_model(self, experiment: ExperimentConfig, device: torch.device | str) -> LoadedRun:
+        """The trained model of `experiment`, the config of this run.
 
         Raises RunError if a file is missing or corrupt, or if model and vocabularies do not match.
         """
-        experiment = self.load_config()
         tokenizers = self.load_tokenizers()
         restore = f"restore them with `seq2attn average {self.folder} --best 1`"
         if not self.weights_path.exists() and any((self.folder / "checkpoints").glob("[0-9]*")):

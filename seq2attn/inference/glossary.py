@@ -129,7 +129,7 @@ def _normalize(tokenizer: Tokenizer, text: str) -> str:
 def load_glossary(
     path: Path | None, tokenizers: TokenizerPair, search: SearchConfig, *, replace_unk: bool
 ) -> Glossary | None:
-    """The glossary of `--glossary`, if it is given. Raises UserError for a search that cannot follow it."""
+    """The glossary of a file, if one is given. Raises UserError for a search that cannot follow it."""
     if path is None:
         return None
     _check_search(search)
@@ -138,10 +138,10 @@ def load_glossary(
 
 def _check_search(search: SearchConfig) -> None:
     if not isinstance(search, BeamConfig):
-        raise UserError("--glossary needs beam search: --beam 5")
+        raise UserError("``glossary`` needs beam search: ``beam=5``")
     for key, is_other in (
         ("num_beam_groups", search.num_beam_groups > 1),
         ("no_repeat_ngram_size", search.no_repeat_ngram_size is not None),
     ):
         if is_other:
-            raise UserError(f"--glossary and `search.{key}` exclude each other")
+            raise UserError(f"``glossary`` and `search.{key}` exclude each other")

@@ -19,7 +19,7 @@ from seq2attn.tokenizers.base import Tokenizer
 
 MAX_EXAMPLES = 5
 """Maximum number of lines that a warning names; it counts the others."""
-UNTAGGED = "no tag, which all training text had (see `--tag`)"
+UNTAGGED = "no tag, which all training text had; give the option `tag`, or begin the lines with one"
 INVALID_UTF8 = "not UTF-8; the invalid bytes are replaced; convert the input to UTF-8, for example with iconv"
 TRUNCATED = (
     "the translation has the maximum length (`search.lengths.max_length` and `max_length_ratio`) and may be truncated"
@@ -71,6 +71,10 @@ class InputChecker:
         """Count lines whose translations have the maximum length."""
         if lines:
             self._lines[TRUNCATED] += lines
+
+    def add_not_finite(self, lines: Sequence[int]) -> None:
+        """Count lines that the model cannot translate."""
+        self.not_finite += lines
 
     def warnings(self) -> Iterator[str]:
         """Warnings about lines, then about the text as a whole."""

@@ -17,7 +17,7 @@ from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.scoring import score_pairs
 from seq2attn.models import Seq2Seq
-from seq2attn.nn.device import resolve_device
+from seq2attn.options import TranslationOptions
 from seq2attn.search.search import LengthPenalty
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis
@@ -29,11 +29,17 @@ TaggedLine = tuple[str, str]
 
 @dataclass(frozen=True)
 class RerankRun:
-    """A run for reranking, as an option gives it."""
+    """A run for reranking, as the options `rerank` and `rerank_backward` give it."""
 
     folder: Path
     weight: float = 1.0
     is_backward: bool = False
+
+    @classmethod
+    def all_of(cls, options: TranslationOptions) -> list[RerankRun]:
+        """The runs of both options. Raises UserError for a weight that is negative or infinite."""
+        forward = [cls.parse(text, is_backward=False) for text in options.rerank]
+        return forward + [cls.parse(text, is_backward=True) for text in options.rerank_backward]
 
     @classmethod
     def parse(cls, text: str, *, is_backward: bool) -> RerankRun:
@@ -44,23 +50,20 @@ class RerankRun:
         except ValueError:
             folder, weight = "", 1.0
         if not 0 <= weight < math.inf:
-            raise UserError(f"{_option(is_backward)} {text}: the weight should be a number from 0, not {number}")
+            raise UserError(f"``{_option(is_backward)}={text}``: the weight should be a number from 0, not {number}")
         return cls(Path(folder or text), weight, is_backward)
 
     def __str__(self) -> str:
         return f"{_option(self.is_backward)} {self.folder}:{self.weight:g}"
 
-
-def parse_rerank_runs(forward: Sequence[str], backward: Sequence[str]) -> tuple[RerankRun, ...]:
-    """The runs of both options."""
-    return (
-        *(RerankRun.parse(text, is_backward=False) for text in forward),
-        *(RerankRun.parse(text, is_backward=True) for text in backward),
-    )
+    @property
+    def argument(self) -> str:
+        """The option with this run, for messages."""
+        return f"``{_option(self.is_backward)}={self.folder}:{self.weight:g}``"
 
 
 def _option(is_backward: bool) -> str:
-    return "--rerank-backward" if is_backward else "--rerank"
+    return "rerank_backward" if is_backward else "rerank"
 
 
 @dataclass(frozen=True)
@@ -100,36 +103,38 @@ def rerank(
 
 
 def load_rerankers(
-    runs: Sequence[RerankRun],
+    options: TranslationOptions,
     first: RunDirectory,
     tokenizers: TokenizerPair,
     search: SearchConfig,
-    device: str,
-    *,
-    to: str | None = None,
-) -> list[Reranker]:
+    device: torch.device,
+) -> tuple[Reranker, ...]:
     """The models that rerank the translations of the run `first`, which has these `tokenizers`.
 
-    Raises: UserError for a search with a single hypothesis or minimum Bayes risk, for another language `to` than that
-    of the run, and for a run of the other direction, with other tags, or imported for another language.
+    Raises UserError for a search with a single hypothesis or minimum Bayes risk, for another language than that of the
+    run, and for a run of the other direction, with other tags, or imported for another language.
     """
-    if runs and to is not None:
-        raise UserError(f"{_option(runs[0].is_backward)} and --to exclude each other")
+    runs = RerankRun.all_of(options)
+    if runs and options.to is not None:
+        raise UserError(f"``{_option(runs[0].is_backward)}`` and ``to`` exclude each other")
     if runs and (search.num_hypotheses == 1 or search.mbr):
-        why = "minimum Bayes risk decoding orders them otherwise" if search.mbr else "this search finds one (--beam 5)"
-        raise UserError(f"{runs[0]}: reranking is for several hypotheses by their scores, and {why}")
-    rerankers = []
-    for run in runs:
-        folder = RunDirectory(run.folder)
-        _check_direction(run, folder, first)
-        loaded = folder.load(resolve_device(device))
-        expected = () if run.is_backward else tokenizers[0].tags
-        if {*(tags := loaded.source.tags)} != {*expected}:
-            known, wanted = (", ".join(one) or "none" for one in (tags, expected))
-            raise UserError(f"{run}: its source has other tags than it would get: {known}, not {wanted}")
-        _check_languages(run, loaded.tokenizers, tokenizers[::-1] if run.is_backward else tokenizers)
-        rerankers.append(Reranker(loaded.model, loaded.tokenizers, run.weight, run.is_backward))
-    return rerankers
+        why = "this search finds one (``beam=5``)"
+        if search.mbr:
+            why = "minimum Bayes risk decoding orders them otherwise"
+        raise UserError(f"{runs[0].argument}: reranking is for several hypotheses by their scores, and {why}")
+    return tuple(_load_reranker(run, first, tokenizers, device) for run in runs)
+
+
+def _load_reranker(run: RerankRun, first: RunDirectory, tokenizers: TokenizerPair, device: torch.device) -> Reranker:
+    folder = RunDirectory(run.folder)
+    _check_direction(run, folder, first)
+    loaded = folder.load(device)
+    expected = () if run.is_backward else tokenizers.source.tags
+    if {*(tags := loaded.source.tags)} != {*expected}:
+        known, wanted = (", ".join(names) or "none" for names in (tags, expected))
+        raise UserError(f"{run.argument}: its source has other tags than it would get: {known}, not {wanted}")
+    _check_languages(run, loaded.tokenizers, tokenizers[::-1] if run.is_backward else tokenizers)
+    return Reranker(loaded.model, loaded.tokenizers, run.weight, run.is_backward)
 
 
 def _check_languages(run: RerankRun, tokenizers: Sequence[Tokenizer], scored: Sequence[Tokenizer]) -> None:
@@ -137,7 +142,9 @@ def _check_languages(run: RerankRun, tokenizers: Sequence[Tokenizer], scored: Se
     for own, other in zip(tokenizers, scored, strict=True):
         imported, needed = (getattr(one.config, "tag", None) for one in (own, other))
         if imported and imported != needed and needed in own.languages.values():
-            raise UserError(f"{run}: was imported for `{imported}`, and the text is `{needed}`; import it again")
+            raise UserError(
+                f"{run.argument}: was imported for `{imported}`, and the text is `{needed}`; import it again"
+            )
 
 
 def _check_direction(run: RerankRun, folder: RunDirectory, first: RunDirectory) -> None:
@@ -150,4 +157,4 @@ def _check_direction(run: RerankRun, folder: RunDirectory, first: RunDirectory) 
     if same != reverse and reverse != run.is_backward:
         direction = "the same direction as" if same else "the other direction than"
         message = f"by the files of `data.train` it was trained in {direction} {first.folder}"
-        raise UserError(f"{run}: {message}; give {_option(not run.is_backward)}")
+        raise UserError(f"{run.argument}: {message}; give ``{_option(not run.is_backward)}``")

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from seq2attn.data.readers import PlainTextConfig
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import model_source_limit
@@ -19,6 +20,8 @@ from seq2attn.io.outputs import check_output, text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import json_line
 from seq2attn.models import Seq2Seq
+from seq2attn.nn.device import resolve_device
+from seq2attn.options import ScoreOptions
 from seq2attn.search.translate_ids import retry_with_smaller_batches
 from seq2attn.tokenizers.base import TokenizerPair, add_tag
 from seq2attn.tokenizers.normalize import is_blank
@@ -58,29 +61,24 @@ def score_pairs(
             yield ScoredPair(source, target, math.fsum(log_probs), tuple(tokens), tuple(log_probs))
 
 
-def score_files(
-    run: RunDirectory,
-    model: Seq2Seq,
-    tokenizers: TokenizerPair,
-    corpus: PlainTextConfig,
-    to: Path | None,
-    *,
-    as_json: bool = False,
-    per_token: bool = False,
-    overwrite: bool = False,
-) -> None:
-    """Write a line for each pair of a corpus to a file or to standard output, and a summary to standard error.
+def score_files(run: Path, options: ScoreOptions) -> None:
+    """Write a line for each pair of two files to a file or to standard output, and a summary to standard error.
 
-    Both files are read completely first, so that files of different lengths are refused. Raises: DataError; UserError
+    Both files are read completely first, so that files of different lengths are refused. Raises DataError; UserError
     for an output that would replace an input, and after the last pair if some have no finite log-probability.
     """
-    check_output(to, "score", *corpus.files, overwrite=overwrite)
+    folder = RunDirectory(run)
+    loaded = folder.load(resolve_device(options.device))
+    tokenizers = loaded.tokenizers if options.to is None else loaded.tokenizers.translate_into(options.to)
+    tokenizers.source.check_tag(options.tag)
+    corpus = PlainTextConfig.of_files(options.source, options.target, tag=options.tag)
+    check_output(options.output_file, "score", *corpus.files, overwrite=options.overwrite)
     pairs = [pair.text for pair in corpus.pairs()]
-    print_warnings(_warnings(run, tokenizers, pairs, corpus.tag))
+    print_warnings(_warnings(loaded.experiment, tokenizers, pairs, options.tag))
     log_probs, not_finite = list[float](), list[int]()
-    with text_output(to, "score") as file:
-        for number, pair in enumerate(score_pairs(model, tokenizers, pairs, corpus.tag), start=1):
-            file.write(_format(pair, as_json=as_json, per_token=per_token))
+    with text_output(options.output_file, "score") as file:
+        for number, pair in enumerate(score_pairs(loaded.model, tokenizers, pairs, options.tag), start=1):
+            file.write(_format(pair, options))
             log_probs += pair.token_log_probs
             if not math.isfinite(pair.log_prob):
                 not_finite.append(number)
@@ -91,18 +89,18 @@ def score_files(
     print(f"{size}: log-probability {total:,.2f}, perplexity {perplexity:.2f}", file=sys.stderr)
 
 
-def _format(pair: ScoredPair, *, as_json: bool, per_token: bool) -> str:
-    if as_json:
+def _format(pair: ScoredPair, options: ScoreOptions) -> str:
+    if options.as_json:
         return json_line(asdict(pair))
     tokens = [f"{token} {log_prob:.4f}" for token, log_prob in zip(pair.tokens, pair.token_log_probs, strict=True)]
-    return "\t".join([f"{pair.log_prob:.4f}", *(tokens if per_token else [])]) + "\n"
+    return "\t".join([f"{pair.log_prob:.4f}", *(tokens if options.per_token else [])]) + "\n"
 
 
 def _warnings(
-    run: RunDirectory, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], tag: str | None
+    experiment: ExperimentConfig, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], tag: str | None
 ) -> Iterator[str]:
     """Warnings about log-probabilities that are hard to compare: no tag, long sources, unknown tokens, empty sides."""
-    limit = model_source_limit(run.load_config())
+    limit = model_source_limit(experiment)
     lines, unknown = defaultdict[str, list[int]](list), 0
     for number, (source, target) in enumerate(pairs, start=1):
         tagged = add_tag(source, tag)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, filterfalse, islice
 
@@ -120,6 +120,24 @@ class SourceLine:
         return [self.prefix or line_prefix, *[line_prefix] * (len(self.segments) - 1)]
 
 
+def split_by_others(
+    line: SourceLine, tokenizer: Tokenizer, encoders: Sequence[Callable[[str], SourceLine]]
+) -> SourceLine:
+    """The line with its segments split or truncated by each other model of an ensemble in turn.
+
+    `tokenizer` is that of the line, `encoders` are `SourceLine.encode` of the others.
+    """
+    texts, warning = line.texts, line.warning
+    for encode in encoders:
+        parts = [encode(text) for text in texts]
+        texts = tuple(text for part in parts for text in part.texts)
+        warning = next((part.warning for part in parts if part.warning), warning)
+    if texts == line.texts:
+        return line
+    segments = tuple(tuple(tokenizer.encode(text)) for text in texts)
+    return replace(line, segments=segments, segment_texts=texts, warning=warning)
+
+
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:
     """Ids and text of each sentence, split if it is too long; each with the tag of the line."""
     tag, rest = tokenizer.split_tag(line)
@@ -171,13 +189,17 @@ def are_truncated(
 
 
 def build_translation(
-    line: SourceLine, ranked: Sequence[Sequence[Hypothesis]], count: int | None, tokenizers: TokenizerPair
+    line: SourceLine,
+    ranked: Sequence[Sequence[Hypothesis]],
+    count: int | None,
+    tokenizers: TokenizerPair,
+    decode: Callable[[Hypothesis], str],
 ) -> Translation:
     """The best translation of a line, with its `alternatives`, `count` in all; `ranked`: hypotheses of each segment."""
     sources = [tokenizers.source.convert_ids_to_tokens(segment) for segment in line.segments]
     best, *others = [
         Translation(
-            join_sentences([one.text or tokenizers.target.decode(one.tokens) for one in hypotheses]),
+            join_sentences([decode(hypothesis) for hypothesis in hypotheses]),
             combined_score(line, hypotheses),
             sum(one.log_prob for one in hypotheses),
             tuple(token for one in hypotheses for token in tokenizers.target.convert_ids_to_tokens(one.tokens)),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import count, islice
@@ -29,8 +29,10 @@ from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairF
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.readers import PlainTextConfig, check_regular
 from seq2attn.errors import DataError, UserError
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
+from seq2attn.inference.load import load_experiment, load_translator
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import (
@@ -47,7 +49,7 @@ from seq2attn.io.lock import LOCK_FILE, lock_directory
 from seq2attn.io.outputs import text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
-from seq2attn.search.search_config import SearchConfig
+from seq2attn.options import TranslationOptions
 from seq2attn.tokenizers.base import add_tag
 from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS, UNK
 
@@ -96,46 +98,39 @@ class SyntheticCorpus:
     text: Path
     side: Literal["source", "target"]  # of the text
     tag: str | None = None  # of the lines, for a model with tags
-    to: str | None = None  # language, for a model with several
 
-    def make(
-        self,
-        runs: Sequence[RunDirectory],
-        translator: Translator,
-        search: SearchConfig,
-        filters: FiltersConfig,
-        min_log_prob: float | None = None,
-    ) -> SyntheticReport:
+    def make(self, run: Path, options: TranslationOptions, min_log_prob: float | None = None) -> SyntheticReport:
         """Translate the lines that `folder` has no translation of, and write the corpus of all that pass the filters.
 
-        `runs`: those that the translator was loaded from.
+        The filters are those of the run's config, which `options.overrides` may change.
 
-        Raises: DataError for text that cannot be used, or if no pair is left; UserError for a folder with other
+        Raises DataError for text that cannot be used, or if no pair is left; UserError for a folder with other
         translations, and for a run that was trained to write this text.
         """
-        if self.to is not None:
-            translator = translator.with_target_language(self.to)
+        first, *others = [RunDirectory(run), *map(RunDirectory, options.ensemble)]
+        experiment = load_experiment(first, options, ["search", "data.filters"])
+        translator = load_translator(first, experiment, options)
         translator.source.check_tag(self.tag)
         check_regular(PlainTextConfig.of_files(self.text, self.text))
-        self._check_direction(runs[0])
+        self._check_direction(first, experiment)
         num_lines = sum(1 for _ in read_lines(self.text))
         settings = {
             "format": FORMAT_VERSION,
             "side": self.side,
-            "model": [file_digest(run.weights_path) for run in runs],
+            "model": [file_digest(one.weights_path) for one in (first, *others)],
             "text": file_digest(self.text),
-            "search": search.model_dump(mode="json"),
+            "search": translator.search.model_dump(mode="json"),
             "tag": self.tag,
-            "language": self.to,
+            "language": options.to,
             "engine": translator.engine.description,
             "chunk": CHUNK,
         }
         with self._open(settings):
-            self._translate(translator, search, num_lines)
-            return self._filter(translator, filters, min_log_prob)
+            self._translate(translator, num_lines)
+            return self._filter(translator, experiment.data.filters, min_log_prob)
 
-    def _check_direction(self, run: RunDirectory) -> None:
-        sources, targets = run.load_config().data.training_files
+    def _check_direction(self, run: RunDirectory, experiment: ExperimentConfig) -> None:
+        sources, targets = experiment.data.training_files
         text = self.text.resolve()
         if text in {file.resolve() for file in targets - sources}:
             message = f"by `data.train`, {run.folder} was trained to translate into this text"
@@ -158,7 +153,7 @@ class SyntheticCorpus:
                 remove_temporary(folder)
             yield
 
-    def _translate(self, translator: Translator, search: SearchConfig, num_lines: int) -> None:
+    def _translate(self, translator: Translator, num_lines: int) -> None:
         """Write the files of translations that are missing."""
         lines, checker = read_lines(self.text), InputChecker(translator.training_report)
         with tqdm(total=num_lines, unit=" lines", disable=None) as bar:
@@ -168,7 +163,7 @@ class SyntheticCorpus:
                     checker.num_lines += len(chunk)
                 else:
                     translations = translator.translate_iterable(
-                        [add_tag(line, self.tag) for line in chunk], search, num_hypotheses=1, checker=checker
+                        [add_tag(line, self.tag) for line in chunk], num_hypotheses=1, checker=checker
                     )
                     pairs = (self._pair(line, one) for line, one in zip(chunk, translations, strict=True))
                     records = [json.dumps(asdict(pair), ensure_ascii=False) + "\n" for pair in pairs]
@@ -214,7 +209,7 @@ class SyntheticCorpus:
             counts = asdict(pair_filter.report) | left_out
             report = SyntheticReport(**counts | {"num_read": counts["num_read"] + left_out.total()})
             if not report.num_kept:
-                options = "`data.filters`" if min_log_prob is None else "--min-log-prob and `data.filters`"
+                options = "`data.filters`" if min_log_prob is None else "``min_log_prob`` and `data.filters`"
                 raise DataError(f"{self.text}: no pair is left: {report}; see {options}")
             (self.folder / SOURCE).unlink(missing_ok=True)  # the last of the files to be replaced
             write_json(self.folder / REPORT, asdict(report))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Any, Self, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
-from seq2attn.data.inspection import CorpusReport, DataReport
-from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.data.inspection import CorpusReport
+from seq2attn.errors import UserError
 from seq2attn.inference.engines.base import Engine
-from seq2attn.inference.engines.exported import RunEngine
-from seq2attn.inference.engines.native import NativeEngine, SearchPrecision
-from seq2attn.inference.engines.source_limit import SourceLimit, model_source_limit
+from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, warn_at_caller
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
@@ -26,23 +22,24 @@ from seq2attn.inference.source_line import (
     build_translation,
     effective_source_limit,
     encode_prefix,
+    split_by_others,
 )
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
+from seq2attn.models.ensemble import EnsembleSource
 from seq2attn.search.search_config import (
     LengthsConfig,
     SampleConfig,
     SearchConfig,
+    beam_search,
     check_num_hypotheses,
-    resolve_search,
 )
 from seq2attn.search.translate_ids import (
     NAN_HYPOTHESIS,
     Hypothesis,
-    default_batch_tokens,
     require_finite,
     retry_with_smaller_batches,
 )
@@ -51,104 +48,79 @@ from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each segment of a line, best first."""
 
-SETTINGS = ("source", "target", "search", "max_batch_tokens", "replace_unk", "glossary", "rerankers")
-"""Attributes of a translator that can be changed after it was loaded."""
+
+@dataclass(frozen=True)
+class Member:
+    """A model of a translator, alone or in an ensemble."""
+
+    model: Seq2Seq
+    tokenizers: TokenizerPair
+    source_limit: SourceLimit | None = None  # of the model
+
+    @property
+    def source(self) -> Tokenizer:
+        """The tokenizer of the source."""
+        return self.tokenizers.source
+
+    def translating_into(self, language: str) -> Member:
+        """The same for another language. Raises UserError for a model without that language."""
+        return replace(self, tokenizers=self.tokenizers.translate_into(language))
 
 
+@dataclass(eq=False, repr=False)
 class Translator:
-    """A trained model with its tokenizers and an inference engine, the native one by default.
+    """A trained model with its tokenizers and an inference engine, or an ensemble of several.
 
-    If `replace_unk` is set, unknown words of `words` tokenizers are replaced by source words, or by their terms in the
-    `glossary`. With a `glossary`, translations by beam search have its terms. `rerankers` order hypotheses again.
-    A translator is pickled as its run and the arguments of `load`, and loaded again.
+    An ensemble translates by the mean of the probabilities of its members, which may have different source tokenizers;
+    no source is longer than any of them allows. A translator is pickled as its run and its options, and loaded again.
     """
 
-    def __init__(
-        self,
-        model: Seq2Seq,
-        source: Tokenizer,
-        target: Tokenizer,
-        search: SearchConfig,
-        *,
-        engine: Engine | None = None,
-        source_limit: SourceLimit | None = None,
-        training_report: CorpusReport | None = None,
-        origin: RunEngine | None = None,
-    ) -> None:
-        """`source_limit` is that of the model; `training_report` describes its training text; `origin`: see `load`."""
-        self.model, self.source, self.target, self.search = model, source, target, search
-        self.engine, self.max_batch_tokens = engine or NativeEngine(model), default_batch_tokens(model.device)
-        self.source_limit, self.training_report, self._origin = source_limit, training_report, origin
-        self.replace_unk = False
-        self.glossary: Glossary | None = None
-        self.rerankers: Sequence[Reranker] = ()
+    members: tuple[Member, ...]
+    search: SearchConfig
+    engine: Engine
+    max_batch_tokens: int  # smaller once memory was too small
+    training_report: CorpusReport | None = None  # on the training text
+    rerankers: Sequence[Reranker] = ()  # order the hypotheses again
+    glossary: Glossary | None = None  # terms that translations by beam search have
+    replace_unk: bool = False  # replace unknown words by source words, or by their terms in the glossary
+    reload: Callable[[], Translator] | None = None  # the translator without its glossary, for pickling
+
+    @property
+    def model(self) -> Seq2Seq:
+        """The model, or the first of an ensemble."""
+        return self.members[0].model
 
     @property
     def tokenizers(self) -> TokenizerPair:
-        """The tokenizers of source and target."""
-        return TokenizerPair(self.source, self.target)
+        """The tokenizers of source and target, of the first model."""
+        return self.members[0].tokenizers
 
-    @classmethod
-    def load(
-        cls,
-        run: Path | str,
-        device: str = "auto",
-        *,
-        engine: str = "native",
-        export_dir: Path | None = None,
-        precision: SearchPrecision = "float32",
-        allow_code: Sequence[str] = (),
-    ) -> Translator:
-        """The translator of a run directory.
+    @property
+    def source(self) -> Tokenizer:
+        """The tokenizer of the source."""
+        return self.tokenizers.source
 
-        `device` is `auto` (CUDA if available), `cpu`, `cuda` or `cuda:N`. An `engine` other than `native` is one that
-        the run was exported to, in `export_dir` or in the run directory. `precision` is `float32` or, faster on a GPU,
-        `bfloat16`. `allow_code` names modules of custom components that may be imported; name only those you trust.
-
-        Raises RunError when the directory is not a run, its files do not match, or the run was not exported or has
-        changed since; UserError for a device that does not exist, for a precision of an exported model, and for an
-        `export_dir` without its engine.
-        """
-        folder = RunDirectory(Path(run))
-        digest = folder.weights_digest()
-        return cls._load(RunEngine(folder, digest, device, engine, export_dir, precision, tuple(allow_code)))
-
-    @classmethod
-    def _load(cls, origin: RunEngine) -> Translator:
-        loaded, engine = origin.load()
-        report = DataReport.load(origin.run.folder)
-        return cls(
-            loaded.model,
-            loaded.source,
-            loaded.target,
-            loaded.experiment.search,
-            engine=engine,
-            source_limit=model_source_limit(loaded.experiment),
-            training_report=report.train if report else None,
-            origin=origin.absolute(),
-        )
-
-    def __copy__(self) -> Self:
-        """A translator with the same model."""
-        translator = object.__new__(type(self))
-        vars(translator).update(vars(self))
-        return translator
+    @property
+    def target(self) -> Tokenizer:
+        """The tokenizer of the target."""
+        return self.tokenizers.target
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Run and arguments, with what was set since: packed weights and engines cannot be pickled."""
-        if self._origin is None:
+        """`reload`, since packed weights and engines cannot be pickled, with what is not of the run."""
+        if self.reload is None:
             return object.__new__, (type(self),), vars(self)
-        return self._load, (self._origin,), {name: vars(self)[name] for name in SETTINGS}
+        own = {"search": self.search, "max_batch_tokens": self.max_batch_tokens, "glossary": self.glossary}
+        return self.reload, (), own
 
-    def with_target_language(self, language: str) -> Self:
+    def with_target_language(self, language: str) -> Translator:
         """The same into another language of a multilingual model. Raises UserError if it has no such language."""
-        translator = copy(self)
-        translator.source, translator.target = self.tokenizers.translate_into(language)
-        return translator
+        members = tuple(member.translating_into(language) for member in self.members)
+        reload = self.reload and partial(_reload_into, self.reload, language)
+        return replace(self, members=members, reload=reload)
 
     def __repr__(self) -> str:
-        parameters = count_parameters(self.model)
-        return f"Translator({parameters:,} parameters on {self.model.device}, {self.search.kind} search)"
+        parameters = " + ".join(f"{count_parameters(member.model):,}" for member in self.members)
+        return f"Translator({parameters} parameters on {self.model.device}, {self.search.kind} search)"
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is also an iterable of strings
@@ -156,7 +128,7 @@ class Translator:
         lines: str,
         search: SearchConfig | None = None,
         *,
-        beam_size: int | None = None,
+        beam: int | None = None,
         num_hypotheses: int | None = None,
         prefix: str = "",
         to: str | None = None,
@@ -169,7 +141,7 @@ class Translator:
         lines: Iterable[str],
         search: SearchConfig | None = None,
         *,
-        beam_size: int | None = None,
+        beam: int | None = None,
         num_hypotheses: int | None = None,
         prefix: str | Iterable[str] = "",
         to: str | None = None,
@@ -181,7 +153,7 @@ class Translator:
         lines: str | Iterable[str],
         search: SearchConfig | None = None,
         *,
-        beam_size: int | None = None,
+        beam: int | None = None,
         num_hypotheses: int | None = None,
         prefix: str | Iterable[str] = "",
         to: str | None = None,
@@ -189,7 +161,7 @@ class Translator:
     ) -> Translation | list[Translation]:
         """The translation of one line, or a list of translations of several lines, in their order.
 
-        An empty line has an empty translation. `search` replaces the search of the run, and `beam_size` makes it a beam
+        An empty line has an empty translation. `search` replaces the search of the run, and `beam` makes it a beam
         search of this width. `num_hypotheses` is the number of translations of each line: the best and its
         `alternatives`; by default all hypotheses of the search. `prefix` is the beginning of all translations, or of
         each; its log-probability is included. `to` is the language of the translations of a multilingual model, by
@@ -202,11 +174,11 @@ class Translator:
         """
         checker = InputChecker(self.training_report)
         translator = self if to is None else self.with_target_language(to)
+        search = search or self.search
         translations = list(
             translator.translate_iterable(
                 [lines] if isinstance(lines, str) else lines,
-                search,
-                beam_size=beam_size,
+                search if beam is None else beam_search(search, beam),
                 num_hypotheses=num_hypotheses,
                 prefix=prefix,
                 attention=attention,
@@ -221,7 +193,6 @@ class Translator:
         lines: Iterable[str],
         search: SearchConfig | None = None,
         *,
-        beam_size: int | None = None,
         num_hypotheses: int | None = None,
         prefix: str | Iterable[str] = "",
         attention: bool = False,
@@ -236,35 +207,46 @@ class Translator:
         """
         if isinstance(lines, str):
             raise TypeError("`lines` is one string: give a list, or use `translate`")
-        search = resolve_search(search or self.search, beam=beam_size)
+        search = search or self.search
         check_num_hypotheses(search, 1 if num_hypotheses is None else num_hypotheses)
         checks = InputChecker(self.training_report) if checker is None else checker
         pairs = ((line, prefix) for line in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
         while batch := list(islice(pairs, window)):
-            number = checks.num_lines + 1
             encoded = [
                 replace(self.encode(line, search.lengths), prefix=encode_prefix(self.target, text))
                 for line, text in batch
             ]
-            checks.add_lines(encoded, self.source)
-            own_seed = search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search
-            ranked = self._search(encoded, own_seed)
-            truncated = are_truncated(encoded, ranked, search.lengths)
-            checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
-            checks.not_finite += [line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments]
+            ranked, truncated = self._search_window(encoded, search, checks)
             for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
-                translation = replace(
-                    build_translation(line, hypotheses, num_hypotheses, self.tokenizers), truncated=is_truncated
-                )
+                translation = build_translation(line, hypotheses, num_hypotheses, self.tokenizers, self._decode)
                 weights = self._line_weights(line, hypotheses) if attention else None
-                yield replace(translation, attention_weights=weights)
+                yield replace(translation, truncated=is_truncated, attention_weights=weights)
         if checker is None:
             warn_at_caller(checks)
 
+    def _search_window(
+        self, lines: Sequence[SourceLine], search: SearchConfig, checks: InputChecker
+    ) -> tuple[list[RankedHypotheses], list[bool]]:
+        """The hypotheses of all segments of each line, and whether its translation may be truncated."""
+        number = checks.num_lines + 1
+        checks.add_lines(lines, self.source)
+        own_seed = search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search
+        ranked = self._search(lines, own_seed)
+        truncated = are_truncated(lines, ranked, search.lengths)
+        checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
+        checks.add_not_finite([line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments])
+        return ranked, truncated
+
     def encode(self, line: str, lengths: LengthsConfig) -> SourceLine:
-        """The line as token ids, split or truncated if it has more than the model or its engine takes."""
-        limit = effective_source_limit(lengths, self.source_limit, self.engine.max_source_length)
-        return SourceLine.encode(self.source, line, lengths, limit)
+        """The line as token ids of the first model, split or truncated if it has more than a model or engine takes."""
+        first, *others = (
+            partial(SourceLine.encode, member.source, lengths=lengths, limit=self._source_limit(member, lengths))
+            for member in self.members
+        )
+        return split_by_others(first(line), self.source, others)
+
+    def _source_limit(self, member: Member, lengths: LengthsConfig) -> SourceLimit | None:
+        return effective_source_limit(lengths, member.source_limit, self.engine.max_source_length)
 
     def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[RankedHypotheses]:
         """The hypotheses of all segments of each line."""
@@ -291,8 +273,14 @@ class Translator:
         return hypothesis.text or self.target.decode(hypothesis.tokens)
 
     def _segments(self, line: SourceLine) -> Sequence[Sequence[int]]:
-        """The segments of a line as the engine takes them."""
-        return line.segments
+        """The segments of a line as the engine takes them: token ids, or those of all members."""
+        if len(self.members) == 1:
+            return line.segments
+        others = [member.source for member in self.members[1:]]
+        return [
+            EnsembleSource((ids, *(tokenizer.encode(text) for tokenizer in others)))
+            for ids, text in zip(line.segments, line.texts, strict=True)
+        ]
 
     def attention_weights(self, source: str, target: str) -> AttentionWeights:
         """The attention weights of a given translation of a line, by forced decoding."""
@@ -302,8 +290,14 @@ class Translator:
         """The attention weights of the best translation; None for an empty line, or one that is not finite."""
         if not any(line.segments) or [NAN_HYPOTHESIS] in hypotheses:
             return None
-        best = [(segment, one.tokens) for segment, (one, *_) in zip(line.segments, hypotheses, strict=True)]
-        return AttentionWeights.concat([self._compute_weights(*pair) for pair in best])
+        pairs = [(segment, best.tokens) for segment, (best, *_) in zip(line.segments, hypotheses, strict=True)]
+        return AttentionWeights.concat([self._compute_weights(*pair) for pair in pairs])
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
+        if len(self.members) > 1:
+            raise UserError("an ensemble has no attention weights of its own: show those of one of its runs")
         return AttentionWeights.compute(self.model, self.tokenizers, source, target)
+
+
+def _reload_into(reload: Callable[[], Translator], language: str) -> Translator:
+    return reload().with_target_language(language)

@@ -22,13 +22,13 @@ from seq2attn.tokenizers.words import WordTokenizer
 def check_replaces_unknown_words(model: Seq2Seq, tokenizers: TokenizerPair) -> None:
     """Raises UserError for a model without attention or from right to left, and for other tokenizers than `words`."""
     if cross_attention_weights(model, [((), ())])[0] is None:
-        raise UserError("--replace-unk needs attention, and the decoder has none")
+        raise UserError("``replace_unk`` needs attention, and the decoder has none")
     if tokenizers[1].is_right_to_left:
-        raise UserError("--replace-unk needs a model that writes from left to right, and this one does not")
+        raise UserError("``replace_unk`` needs a model that writes from left to right, and this one does not")
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         if not isinstance(tokenizer, WordTokenizer):
             kind = getattr(tokenizer.config, "kind", "custom")
-            raise UserError(f"--replace-unk needs `words` tokenizers on both sides; that of the {side} is `{kind}`")
+            raise UserError(f"``replace_unk`` needs `words` tokenizers on both sides; that of the {side} is `{kind}`")
 
 
 def replace_unknown_words(

@@ -1,10 +1,8 @@
-"""The search section of a config, and options of one call merged into it."""
+"""The search section of a config."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -13,6 +11,7 @@ from torch import Tensor
 
 from seq2attn.config.base import Config, FieldError, FieldErrors
 from seq2attn.errors import UserError
+from seq2attn.options import LongInputs
 from seq2attn.search.constraints import LengthLimits
 from seq2attn.search.search import LengthPenalty
 from seq2attn.search.strategies import BeamSearch, DiverseBeamSearch, GreedySearch, Sampling, SearchStrategy
@@ -23,11 +22,7 @@ MIN_AUTO_RATIO = 3.0
 """Smallest automatic `max_length_ratio`, and that of text that is not known."""
 EXTRA_TOKENS = 10
 """Tokens that the maximum ratio of lengths allows for any source."""
-MAX_SEARCH_TOKENS = 2**16
-"""Tokens that a search may keep for a sentence, over all hypotheses, unless the user set the search."""
 
-LongInputs: TypeAlias = Literal["split", "truncate"]
-"""Treatment of a source line with too many tokens."""
 NgramSize: TypeAlias = Annotated[
     PositiveInt | None,
     Field(description="No n-gram of this many tokens occurs twice in a translation; none: no limit."),
@@ -194,63 +189,31 @@ class SampleConfig(Config):
 SearchConfig = Annotated[GreedyConfig | BeamConfig | SampleConfig, Field(discriminator="kind")]
 
 
-def _check_overrides(overrides: Sequence[str], given: Mapping[str, Any]) -> None:
-    """Raises UserError for an override of a key that an option of the call sets too; `given`: values of these."""
-    options = {"beam_size": "--beam", "num_samples": "--mbr", "lengths.long_inputs": "--long-inputs"}
-    for override in overrides:
-        key = override.partition("=")[0].removeprefix("search.")
-        if given.get(key) is not None:
-            raise UserError(f"--set {override}: has no effect with {options[key]}")
+def greedy_search(search: SearchConfig) -> GreedyConfig:
+    """Greedy search with the settings of `search` that all kinds have."""
+    return GreedyConfig(lengths=search.lengths, no_repeat_ngram_size=search.no_repeat_ngram_size)
 
 
-def resolve_search(
-    search: SearchConfig,
-    *,
-    beam: int | None,
-    greedy: bool = False,
-    mbr: int | None = None,
-    long_inputs: LongInputs | None = None,
-    overrides: Sequence[str] = (),
-) -> SearchConfig:
-    """`search` with the options of a call; options of all kinds are kept, and others of its kind.
+def beam_search(search: SearchConfig, beam: int) -> BeamConfig:
+    """Beam search with `beam` hypotheses, and the settings of `search` that it has.
 
-    `mbr`: minimum Bayes risk decoding with this number of samples. `overrides`: those that `search` was loaded with.
-    Raises UserError when two kinds of search are given, for a beam of another size than configs may have, or that its
-    groups do not divide, and for overrides of the same key or that the kind of search lacks.
+    Raises UserError for a beam of another size than configs may have, or that its groups do not divide.
     """
-    if beam is not None and not 1 <= beam <= MAX_BEAM_SIZE:
+    if not 1 <= beam <= MAX_BEAM_SIZE:
         raise UserError(f"a beam has 1 to {MAX_BEAM_SIZE:,} hypotheses, not {beam:,}")
-    given = {"--greedy": greedy, "--beam": beam is not None, "--mbr": mbr is not None}
-    if sum(given.values()) > 1:
-        raise UserError(f"{' and '.join(name for name in given if given[name])} exclude each other")
-    _check_overrides(overrides, {"beam_size": beam, "num_samples": mbr, "lengths.long_inputs": long_inputs})
-    if long_inputs is not None:
-        lengths = search.lengths.model_copy(update={"long_inputs": long_inputs})
-        search = search.model_copy(update={"lengths": lengths})
-    shared: Any = {"lengths": search.lengths, "no_repeat_ngram_size": search.no_repeat_ngram_size}
-    found = search
-    if mbr is not None:
-        sample = search if isinstance(search, SampleConfig) else SampleConfig(**shared)
-        found = sample.model_copy(update={"num_samples": mbr, "mbr": True})
-    elif greedy:
-        found = GreedyConfig(**shared)
-    elif isinstance(search, BeamConfig) and beam is not None:
-        if mistakes := _check_groups(beam, search.num_beam_groups):
-            raise UserError(f"--beam {beam}: `search.num_beam_groups`, {search.num_beam_groups}, {mistakes[0].message}")
-        found = search.model_copy(update={"beam_size": beam})
-    elif beam is not None:
-        found = BeamConfig(beam_size=beam, **shared)
-    if found.kind != search.kind:
-        _check_fields(overrides, found, next(name for name, is_given in given.items() if is_given))
-    return found
+    if not isinstance(search, BeamConfig):
+        return BeamConfig(beam_size=beam, lengths=search.lengths, no_repeat_ngram_size=search.no_repeat_ngram_size)
+    if mistakes := _check_groups(beam, search.num_beam_groups):
+        key = f"`search.num_beam_groups`, {search.num_beam_groups}"
+        raise UserError(f"``beam={beam}``: {key}, {mistakes[0].message}")
+    return search.model_copy(update={"beam_size": beam})
 
 
-def _check_fields(overrides: Sequence[str], search: SearchConfig, option: str) -> None:
-    """Raises UserError for an override of the kind of search, or of a field that the kind of an `option` lacks."""
-    for override in overrides:
-        section, key, *_ = [*override.partition("=")[0].split("."), "kind"]
-        if section == "search" and (key == "kind" or key not in type(search).model_fields):
-            raise UserError(f"--set {override}: has no effect with {option}")
+def mbr_sampling(search: SearchConfig, num_samples: int) -> SampleConfig:
+    """Minimum Bayes risk decoding with this number of samples, and the settings of `search` that it has."""
+    if not isinstance(search, SampleConfig):
+        search = SampleConfig(lengths=search.lengths, no_repeat_ngram_size=search.no_repeat_ngram_size)
+    return search.model_copy(update={"num_samples": num_samples, "mbr": True})
 
 
 def check_num_hypotheses(search: SearchConfig, count: int) -> None:
@@ -258,22 +221,8 @@ def check_num_hypotheses(search: SearchConfig, count: int) -> None:
     if count < 1:
         raise UserError(f"each line has at least 1 translation, not {count}")
     if count > search.num_hypotheses:
-        fix = f"--beam {count}, in Python beam_size={count}"
+        fix = f"``beam={count}``"
         if isinstance(search, SampleConfig):
-            fix = f"--mbr {count}" if search.mbr else f"--set search.num_samples={count}"
+            fix = f"``mbr={count}``" if search.mbr else f"``overrides=search.num_samples={count}``"
         found = f"this one finds {search.num_hypotheses} ({fix})"
         raise UserError(f"{count} translations of a line need a search at least as wide; {found}")
-
-
-def check_size(search: SearchConfig, config: Path, overrides: Sequence[str]) -> None:
-    """Refuse a search of a run's `config` that is larger than any machine has time and memory for.
-
-    A search that the user set by `overrides`, such as `search.beam_size=500`, is not refused. Raises UserError.
-    """
-    width, longest = search.num_hypotheses, search.lengths.max_length
-    key = "num_samples" if isinstance(search, SampleConfig) else "beam_size"
-    if width * longest > MAX_SEARCH_TOKENS and not any(override.startswith("search") for override in overrides):
-        raise UserError(
-            f"{config}: its `search` follows {width:,} hypotheses of up to {longest:,} tokens, which may take hours and"
-            f" all memory; set another (--set search.{key}=5), or confirm it (--set search.{key}={width})"
-        )

@@ -7,11 +7,12 @@ from pathlib import Path
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.readers import read_pairs
 from seq2attn.inference.input_checks import InputChecker
-from seq2attn.inference.translator import Translator
+from seq2attn.inference.load import load
+from seq2attn.options import AttentionSelection, TranslationOptions
 from seq2attn.sweep.plan import TrialRun
 from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import Records
-from seq2attn.visualization.attention import AttentionSelection, draw_attention
+from seq2attn.visualization.attention import draw_attention
 from seq2attn.visualization.curves import draw_bleu_by_length
 
 NUM_ALIGNMENTS = 4
@@ -40,7 +41,7 @@ def _draw_alignments(recipe: Recipe, seed: int, folder: Path) -> dict[str, Path]
     pairs = (pair for corpus in baseline.experiment.data.test.values() for pair in read_pairs(corpus))
     sources = [source for (source, _), _ in pairs if len(source.split()) in ALIGNMENT_LENGTHS]
     allowed = plugin_modules(baseline.experiment)  # the recipe names them
-    translator = Translator.load(TrialRun(baseline, seed).folder, allow_code=allowed)
+    translator = load(TrialRun(baseline, seed).folder, TranslationOptions(allow_code=[*allowed]))
     selection, figures = AttentionSelection(head="mean", whole_words=True), dict[str, Path]()
     checker = InputChecker()  # its warnings are those of the evaluation
     translations = translator.translate_iterable(sources[:NUM_ALIGNMENTS], attention=True, checker=checker)

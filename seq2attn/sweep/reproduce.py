@@ -8,11 +8,10 @@ from pathlib import Path
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.corpora import fetch_corpus
 from seq2attn.errors import RunError, UserError
-from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.ensemble import load
 from seq2attn.inference.synthetic_corpus import SyntheticCorpus
 from seq2attn.io.files import remove_dir
 from seq2attn.io.terminal import Log
+from seq2attn.options import TranslationOptions
 from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import read_record
 from seq2attn.sweep.report import write_report
@@ -37,7 +36,7 @@ def reproduce(
         fetched = fetch_corpus(recipe.config.corpus, recipe.corpus_folder, mirror=mirror)
         log(f"{recipe.corpus_folder}: {len(fetched.new)} files new, {len(fetched.present)} already right")
     elif mirror is not None:
-        raise UserError(f"{recipe.plan.path}: has no `corpus` to copy from --mirror")
+        raise UserError(f"{recipe.plan.path}: has no `corpus` to copy from ``mirror``")
     with lock_sweep(folder) as lock:
         failures = _train(recipe, jobs, lock, log, redo=redo)
         write_leaderboard(recipe.plan, log)
@@ -50,7 +49,9 @@ def _train(recipe: Recipe, jobs: int, lock: int, log: Log, *, redo: bool) -> lis
     """Train all trials, those that train on translations of the teacher last; return the trainings that failed."""
     students, folder = recipe.students, recipe.distilled_folder
     if folder.exists() and not redo and any(read_record(run.folder) is None for run in recipe.teachers):
-        raise RunError(f"{folder}: holds translations of other models; repeat them by --redo, or give another `folder`")
+        raise RunError(
+            f"{folder}: holds translations of other models; repeat them by ``redo``, or give another `folder`"
+        )
     others = tuple(trial for trial in recipe.plan.trials if trial not in students)
     failures = run_sweep(replace(recipe.plan, trials=others), jobs, lock, log, redo=redo)
     if not students:
@@ -67,11 +68,9 @@ def _train(recipe: Recipe, jobs: int, lock: int, log: Log, *, redo: bool) -> lis
 def _distill(recipe: Recipe, log: Log) -> None:
     """Translate the training text of the teacher with all of its models as an ensemble (Kim & Rush 2016)."""
     experiment = recipe.teachers[0].trial.experiment
-    runs = [RunDirectory(run.folder) for run in recipe.teachers]
-    first, *others = (run.folder for run in runs)
-    translator = load(first, ensemble=others, allow_code=plugin_modules(experiment))
+    first, *others = (run.folder for run in recipe.teachers)
+    options = TranslationOptions(ensemble=others, allow_code=[*plugin_modules(experiment)])
     text = experiment.data.train[0].files[0]
     log(f"{recipe.distilled_folder}: translations of {text} by {', '.join(map(str, recipe.teachers))}")
     corpus = SyntheticCorpus(recipe.distilled_folder, text, "source")
-    report = corpus.make(runs, translator, translator.search, experiment.data.filters)
-    log(f"{recipe.distilled_folder}: {report}")
+    log(f"{recipe.distilled_folder}: {corpus.make(first, options)}")

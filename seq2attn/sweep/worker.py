@@ -21,9 +21,10 @@ import torch
 from seq2attn.config.plugin import allow_code
 from seq2attn.errors import TrainingInterrupted, UserError
 from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, read_sets, write_reports
-from seq2attn.inference.translator import Translator
+from seq2attn.inference.load import load_translator
 from seq2attn.io.lock import hold_lock
 from seq2attn.models.build import count_parameters
+from seq2attn.options import TranslationOptions
 from seq2attn.sweep.record import SWEEP_LOCK, RunRecord, TrainingSummary, read_trial, write_record
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
@@ -54,9 +55,10 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
     experiment = read_trial(folder)
     run = train(experiment, resume="if-exists")
     state = list_checkpoints(folder)[-1].train_state
-    translator, origin = load_with_origin([run], lambda: Translator.load(folder, experiment.training.device))
+    options = TranslationOptions(device=experiment.training.device)
+    translator, origin = load_with_origin([run], lambda: load_translator(run, run.load_config(), options))
     tests = read_sets(experiment.data.test, experiment.evaluation)
-    results = evaluate_run(run, translator, tests, translator.search)
+    results = evaluate_run(run, translator, tests)
     write_reports(run, origin, results, translator.search, translator.engine.description)
     summary = TrainingSummary(
         parameters=count_parameters(translator.model),

@@ -16,15 +16,18 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepared_data import PreparedData
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import InputChecker
-from seq2attn.inference.translator import Translator
+from seq2attn.inference.translator import Member, Translator
 from seq2attn.io.files import sha256_json
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.nn.precision import autocast
-from seq2attn.search.search_config import resolve_search
+from seq2attn.search.search_config import greedy_search
+from seq2attn.search.translate_ids import default_batch_tokens
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.checkpoints.retention import rank, rank_checkpoints
 from seq2attn.training.distributed import DistributedContext
@@ -68,7 +71,7 @@ class Validator:
         self.translated = self.samples if self.config.metric == "loss" else self.rows
         self.references = [[stream[row] for row in self.rows] for stream in prepared.dev_references]
         self.metrics = evaluation.build(*self.references)
-        self.search = resolve_search(experiment.search, beam=None, greedy=True)
+        self.search = greedy_search(experiment.search)
         self.source_limit = model_source_limit(experiment)
         sources = [prepared.dev_sources[row] for row in self.rows]
         search = self.search.model_dump(mode="json", exclude={"lengths": {"length_penalty", "alpha"}})
@@ -139,8 +142,9 @@ class Validator:
 
     def _translate(self, loss_module: TrainingLoss) -> dict[int, str]:
         rows = self.translated[self.distributed.rank :: self.distributed.size]
-        source, target = self.prepared.source, self.prepared.target
-        translator = Translator(loss_module.model, source, target, self.search, source_limit=self.source_limit)
+        model = loss_module.model
+        member = Member(model, TokenizerPair(self.prepared.source, self.prepared.target), self.source_limit)
+        translator = Translator((member,), self.search, NativeEngine(model), default_batch_tokens(model.device))
         lines = [self.prepared.dev_sources[row] for row in rows]
         translations = translator.translate_iterable(lines, checker=InputChecker())
         texts = {row: translation.text for row, translation in zip(rows, translations, strict=True)}

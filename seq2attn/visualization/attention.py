@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from seq2attn.errors import UserError
 from seq2attn.io.outputs import output
 from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.options import AttentionKind, AttentionSelection
 from seq2attn.visualization.attention_map import (
-    DEFAULT_COLOR_SCALE,
-    LEGENDS,
     MEAN,
-    AttentionKind,
     AttentionMap,
-    ColorScale,
     scale_weights,
 )
 from seq2attn.visualization.figure import DRAWING, check_picture
@@ -28,42 +24,33 @@ PAGE = ".html"
 NO_WEIGHTS = "there is no attention to draw: the sentences are empty, or were translated without `attention=True`"
 
 
-@dataclass(frozen=True)
-class AttentionSelection:
-    """The part of the attention weights to show. Defaults (None) depend on the output format."""
-
-    kind: AttentionKind | None = None  # None: cross; on a page all kinds
-    layer: str | int | None = None  # from 1, "top" or "all"; None: top; on a page all
-    head: str | int | None = None  # from 1, "mean" or "all"; None: all; in text mean
-    whole_words: bool = False  # pool subword tokens
-    color_scale: ColorScale = DEFAULT_COLOR_SCALE
-
-    def __post_init__(self) -> None:
-        """Check the color scale. Raises UserError."""
-        if self.color_scale not in LEGENDS:
-            raise UserError(f"there is no color scale `{self.color_scale}`; use {', '.join(LEGENDS)}")
-
-    def select(
-        self, weights: AttentionWeights, kind: AttentionKind = "cross", *, layer: str = "top", head: str = "all"
-    ) -> AttentionMap:
-        """The selected map; the parameters are defaults for settings that are None.
-
-        Raises UserError when there is no such attention.
-        """
-        attention = AttentionMap.from_weights(weights, self.kind or kind)
-        attention = attention.layer(layer if self.layer is None else self.layer)
-        attention = attention.head(head if self.head is None else self.head)
-        return attention.whole_words() if self.whole_words else attention.letters()
-
-    def select_all(self, weights: AttentionWeights) -> list[AttentionMap]:
-        """The maps of one sentence for a page. Raises UserError if there is no such attention."""
-        kinds: list[AttentionKind] = [self.kind or "cross"]
-        if self.kind is None and weights.encoder_self_attention is not None:
-            kinds = ["encoder"] if weights.cross_attention is None else ["cross", "encoder"]
-        return [self.select(weights, kind, layer="all", head="all") for kind in kinds]
-
-
 DEFAULT_SELECTION = AttentionSelection()
+
+
+def select_map(
+    weights: AttentionWeights,
+    selection: AttentionSelection = DEFAULT_SELECTION,
+    kind: AttentionKind = "cross",
+    *,
+    layer: str = "top",
+    head: str = "all",
+) -> AttentionMap:
+    """The selected map; `kind`, `layer` and `head` are defaults for settings that are None.
+
+    Raises UserError when there is no such attention.
+    """
+    attention = AttentionMap.from_weights(weights, selection.kind or kind)
+    attention = attention.layer(layer if selection.layer is None else selection.layer)
+    attention = attention.head(head if selection.head is None else selection.head)
+    return attention.whole_words() if selection.whole_words else attention.letters()
+
+
+def select_all_maps(weights: AttentionWeights, selection: AttentionSelection = DEFAULT_SELECTION) -> list[AttentionMap]:
+    """The selected maps of one sentence for a page. Raises UserError if there is no such attention."""
+    kinds: list[AttentionKind] = [selection.kind or "cross"]
+    if selection.kind is None and weights.encoder_self_attention is not None:
+        kinds = ["encoder"] if weights.cross_attention is None else ["cross", "encoder"]
+    return [select_map(weights, selection, kind, layer="all", head="all") for kind in kinds]
 
 
 def attention_text(
@@ -75,7 +62,7 @@ def attention_text(
     """
     if weights is None:
         raise UserError(NO_WEIGHTS)
-    attention = selection.select(weights, head="mean")
+    attention = select_map(weights, selection, head="mean")
     has_titles = len(attention.layers) * len(attention.heads) > 1 or attention.heads == (MEAN,)
     scaled, blocks = scale_weights(attention.weights, selection.color_scale), []
     for layer, heads in enumerate(scaled.shares):
@@ -103,7 +90,7 @@ def draw_attention(
         raise UserError(NO_WEIGHTS)
     path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
-        maps = [selection.select_all(sentence) for sentence in sentences]
+        maps = [select_all_maps(sentence, selection) for sentence in sentences]
         page = attention_html(maps, run=run_name, color_scale=selection.color_scale)
         path.parent.mkdir(parents=True, exist_ok=True)
         with output(path, DRAWING) as file:
@@ -112,7 +99,7 @@ def draw_attention(
     check_picture(path, others=(PAGE,))
     if len(sentences) != 1:
         raise UserError(f"{path}: a picture shows one sentence, not {len(sentences)}; use a page (.html) for several")
-    attention = selection.select(sentences[0])
+    attention = select_map(sentences[0], selection)
     title = f"{run_name}\n{attention.keys.text}"
     draw_heatmap(attention, path, color_scale=selection.color_scale, title=title)
 

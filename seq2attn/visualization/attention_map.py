@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.errors import UserError
 from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.options import AttentionKind, ColorScale
 from seq2attn.tokenizers.tokenized_text import TokenizedText, pool_to_words
 
-ColorScale = Literal["max", "row", "0-1"]
 DEFAULT_COLOR_SCALE: ColorScale = "max"  # weights are small in long sentences and means of heads
 
 LEGENDS: dict[ColorScale, str] = {"max": "weight", "row": "weight/row max", "0-1": "weight"}
@@ -50,7 +49,6 @@ def scale_weights(weights: NDArray[np.float32], scale: ColorScale) -> ScaledWeig
     return ScaledWeights(weights, full, LEGENDS[scale])
 
 
-AttentionKind = Literal["cross", "encoder"]
 KIND_NAMES: dict[AttentionKind, str] = {"cross": "cross-attention", "encoder": "encoder self-attention"}
 MEAN = "mean"  # in place of a head's number
 
@@ -150,7 +148,7 @@ class AttentionMap:
 def _hint(weights: AttentionWeights, kind: AttentionKind) -> str:
     """Hint at attention of the other kind, if the model has it."""
     if kind == "cross" and weights.encoder_self_attention is not None:
-        return "; it has encoder self-attention (--attention-kind encoder)"
+        return "; it has encoder self-attention (``kind=encoder``)"
     if kind == "encoder" and weights.cross_attention is not None:
-        return "; it has cross-attention (--attention-kind cross)"
+        return "; it has cross-attention (``kind=cross``)"
     return ""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seq2attn.io.terminal import shorten, visible
+from seq2attn.options import ColorScale
 from seq2attn.visualization.attention_map import (
     DEFAULT_COLOR_SCALE,
     MEAN,
     AttentionMap,
-    ColorScale,
     ScaledWeights,
     scale_weights,
 )

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from seq2attn.io.terminal import shorten
-from seq2attn.visualization.attention_map import DEFAULT_COLOR_SCALE, LEGENDS, MEAN, AttentionMap, ColorScale
+from seq2attn.options import ColorScale
+from seq2attn.visualization.attention_map import DEFAULT_COLOR_SCALE, LEGENDS, MEAN, AttentionMap
 
 MAX_TITLE_LENGTH = 80
 

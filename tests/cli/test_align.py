@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import seq2attn
 from seq2attn.config.load import load
 from seq2attn.evaluation import aligner
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.inference.translator import Translator
 from seq2attn.training.train import train
 from tests.support.commands import CONFIG, Invoke, toy_pairs, write_lines, write_toy
 from tests.support.untrained_runs import untrained_run
@@ -104,7 +104,7 @@ def test_links_are_those_of_the_attention(invoke: Invoke, tmp_path: Path) -> Non
     )
     for name, line in zip("st", pair, strict=True):
         write_lines(tmp_path / name, [line])
-    weights = Translator.load(run).attention_weights(*pair).cross_attention
+    weights = seq2attn.load(run).attention_weights(*pair).cross_attention
     links = " ".join(f"{source}-{word}" for word, source in enumerate(weights[0, 0, :-1, :-1].argmax(1)))
     assert invoke("align", run, "--source", "s", "--target", "t").out == links + "\n"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from benchmark.command import main
-
 from seq2attn.inference.ensemble import load
+
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, SampleConfig
 from tests.support.corpora import write_phrases
 from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained_run

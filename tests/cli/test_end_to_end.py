@@ -12,10 +12,10 @@ from zipfile import ZipFile
 
 import pytest
 
+import seq2attn
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import INVALID_UTF8
-from seq2attn.inference.translator import Translator
 from tests.support.attention_pages import page_data
 from tests.support.commands import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
 
@@ -89,7 +89,7 @@ class TestTranslate:
     @pytest.mark.filterwarnings("ignore::seq2attn.inference.input_checks.InputWarning")
     @pytest.mark.parametrize("times", [1, 80])  # a line that is split
     def test_lone_surrogates_are_replaced(self, toy: Toy, times: int) -> None:
-        translator = Translator.load(toy.run)
+        translator = seq2attn.load(toy.run)
         lines = [f"rot {character} haus" * times for character in ("\ud800", "\udcff", "\ufffd")]
         one, two, replaced = translator.translate(lines)
         assert one.text == two.text == replaced.text and bool(one.segments) == (times > 1)

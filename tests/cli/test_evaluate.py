@@ -13,6 +13,7 @@ import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
+import seq2attn
 from seq2attn.evaluation.evaluate import (
     EvaluationSet,
     SetResult,
@@ -131,7 +132,7 @@ def test_weights_and_origin_are_of_one_file(tmp_path: Path) -> None:
     def load() -> Translator:
         nonlocal loads
         loads += 1
-        translator = Translator.load(run.folder)
+        translator = seq2attn.load(run.folder)
         if loads == 1:  # a training saves better weights
             shutil.copy(other.weights_path, run.weights_path)
         return translator

@@ -81,7 +81,7 @@ def test_evaluate_has_the_terms_and_their_share(invoke: Invoke, run: RunDirector
     assert "; glossary: 3 of 3 terms met (100.0%)\n" in table
     report = json.loads((run.folder / "evaluation/in.json").read_text(encoding="utf-8"))
     digest = hashlib.sha256((tmp_path / "terms").read_bytes()).hexdigest()[:8]
-    assert report["glossary"] == {"met": 3, "terms": 3} and f"--glossary terms (SHA-256 {digest})" in report["engine"]
+    assert report["glossary"] == {"met": 3, "terms": 3} and f"glossary terms (SHA-256 {digest})" in report["engine"]
     translations = (run.folder / "evaluation/in.txt").read_text(encoding="utf-8")
     assert translations == invoke("translate", run.folder, "-i", "in", *options).out
     invoke("evaluate", run.folder)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import seq2attn
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import GreedyConfig
 from tests.support.commands import Invoke
 from tests.support.marian import SOURCE, TARGET, make_marian
@@ -37,7 +37,7 @@ def test_a_multilingual_model_translates_into_each_of_its_languages(invoke: Invo
     ]
     assert re.search(r"^greedy +20 +100.00% +100.0%", invoke(*imported).out, re.MULTILINE)
     french = invoke(*translate).out
-    translator = Translator.load(tmp_path / "runs/nllb", "cpu")
+    translator = seq2attn.load(tmp_path / "runs/nllb")
     assert french == translator.translate("Das Haus ist alt.", to="fra_Latn").text + "\n"
     assert french != translator.translate("Das Haus ist alt.").text + "\n"
     assert "BLEU" in invoke(*evaluate).out

@@ -17,6 +17,7 @@ from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.reranking import Reranker
 from seq2attn.inference.translator import Translator
 from seq2attn.models import Seq2Seq
+from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.tokenizers.vocabulary import EOS
 from tests.support.commands import invoke_in
@@ -92,7 +93,7 @@ def test_glossaries_reranking_and_ensembles_translate_the_other_lines(home: Path
     good, pair = seq2attn.load(home / "good/run"), (translator.source, translator.target)
     good.rerankers = [Reranker(translator.model, pair, 1.0, is_backward=False)]
     check_translations(good)
-    check_translations(seq2attn.load(home / "good/run", ensemble=home / "bad/run"))
+    check_translations(seq2attn.load(home / "good/run", TranslationOptions(ensemble=[home / "bad/run"])))
     with_terms = copy(translator)
     with_terms.glossary = Glossary.load(home / "terms", pair)
     check_translations(with_terms)
@@ -101,7 +102,7 @@ def test_glossaries_reranking_and_ensembles_translate_the_other_lines(home: Path
 @pytest.mark.slow
 def test_exported_models_translate_the_other_lines(home: Path) -> None:
     invoke_in(home, "export", "bad/run", "--to", "onnx")
-    check_translations(seq2attn.load(home / "bad/run", engine="onnx"))
+    check_translations(seq2attn.load(home / "bad/run", TranslationOptions(engine="onnx")))
 
 
 def test_engines_cannot_be_compared_with_such_a_line(translator: Translator) -> None:

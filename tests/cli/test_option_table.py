@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import seq2attn
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.export.export_run import export_run
 from seq2attn.export.onnx_target import OnnxTarget
-from seq2attn.inference.translator import Translator
 from seq2attn.tokenizers.base import Tokenizer
 from tests.support.commands import Invoke, all_commands, write_lines
 from tests.support.untrained_runs import CONFIG, untrained_run
@@ -138,7 +138,7 @@ def test_links_do_not_count_the_tag(invoke: Invoke, tmp_path: Path, tagged_run: 
         path = tagged_run / "source/tokenizer.json"
         path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"right_to_left": True}), "utf-8")
     source, target = "not many words are there", "there are not many"
-    weights = Translator.load(tagged_run).attention_weights(f"<news> {source}", target).cross_attention
+    weights = seq2attn.load(tagged_run).attention_weights(f"<news> {source}", target).cross_attention
     assert weights is not None
     words = weights[0, 0, :-1, 1:-1]
     best = (words[:, ::-1] if reverse else words).argmax(1)

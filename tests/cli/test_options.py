@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn import load
+import seq2attn
 from seq2attn.data.filter import EncodedPair, FiltersConfig
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.translator import Translator
+from seq2attn.options import TranslationOptions
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.commands import Invoke
 from tests.support.untrained_runs import LINES, TRANSFORMER_CONFIG, WORDS, untrained_run
@@ -27,7 +27,7 @@ def test_translate(tmp_path: Path, invoke: Invoke) -> None:
     assert len(output["tokens"]) == 9 and len(output["alternatives"]) == 2
     wide = json.loads(invoke("translate", run, line, "--json", "--beam", "4", "--n-best", "4").out)
     assert len(wide["alternatives"]) == 3
-    whole = Translator.load(run).translate(line)
+    whole = seq2attn.load(run).translate(line)
     assert (whole.tokens, len(whole.alternatives)) == (tuple(output["tokens"]), 2)
     assert len(json.loads(invoke("translate", run, line, "--json", *SHORT).out)["tokens"]) == 2
 
@@ -48,7 +48,7 @@ def test_weights_are_for_the_vocabulary_of_either_side(tmp_path: Path, side: str
     run = untrained_run(tmp_path)
     WordTokenizerConfig().train([f"other-{word}" for word in WORDS]).save(run.folder / side)
     with pytest.raises(RunError, match=f"another vocabulary. .*{side}/vocabulary.json"):
-        Translator.load(run.folder)
+        seq2attn.load(run.folder)
 
 
 @pytest.mark.parametrize("pair", [([4], [4] * 4), ([4] * 4, [4])])
@@ -80,9 +80,9 @@ def test_runs_are_combined(invoke: Invoke, tmp_path: Path) -> None:
     assert alone == same
     options = ["--ensemble", other.folder, "--ensemble", run.folder]
     both = json.loads(invoke("translate", run.folder, LINES[0], *options, "--json").out)
-    translator = load(run.folder, ensemble=[other.folder, run.folder])
-    assert (translator.translate(LINES[0]).log_prob, repr(translator).count("rs on cpu")) == (both["log_prob"], 3)
-    assert both["log_prob"] != load(run.folder).translate(LINES[0]).log_prob
+    translator = seq2attn.load(run.folder, TranslationOptions(ensemble=[other.folder, run.folder]))
+    assert (translator.translate(LINES[0]).log_prob, repr(translator).count(" + ")) == (both["log_prob"], 2)
+    assert both["log_prob"] != seq2attn.load(run.folder).translate(LINES[0]).log_prob
     invoke("evaluate", run.folder, *options, "--precision", "bfloat16")
     report = json.loads((run.folder / "evaluation/ensemble/ours.json").read_text(encoding="utf-8"))
     members = [str(each.folder) for each in (run, other, run)]
@@ -105,5 +105,5 @@ def test_one_prefix_for_all_lines(invoke: Invoke, run: RunDirectory, search: lis
 
 
 def test_a_folder_of_an_export_needs_its_engine(run: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--export-dir needs --engine ctranslate2 or --engine onnx"):
-        load(run.folder, export_dir=tmp_path)
+    with pytest.raises(UserError, match="``export_dir`` needs ``engine=ctranslate2`` or ``engine=onnx``"):
+        seq2attn.load(run.folder, TranslationOptions(export_dir=tmp_path))

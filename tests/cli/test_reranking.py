@@ -116,7 +116,7 @@ def test_weights_add_up_and_evaluate_reranks_too(
     assert (run.folder / "evaluation/ensemble/ours.txt").read_text(encoding="utf-8") == texts
     assert texts != invoke("translate", run.folder, "--beam", "4", "-i", "lines.txt").out
     report = json.loads((run.folder / "evaluation/ensemble/ours.json").read_text(encoding="utf-8"))
-    assert report["engine"].endswith(f"--rerank {other.folder}:2.5")
+    assert report["engine"].endswith(f"rerank {other.folder}:2.5")
 
 
 def test_each_part_of_a_long_line_is_reranked(invoke: Invoke, run: RunDirectory, other: RunDirectory) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2attn.data.readers import PlainTextConfig
+import seq2attn
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference import scoring
 from seq2attn.inference.scoring import score_files
-from seq2attn.inference.translator import Translator
 from seq2attn.nn.packing import Sequences
+from seq2attn.options import ScoreOptions
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
 from tests.support.commands import Invoke, write_lines
@@ -37,7 +37,7 @@ def test_scores_are_the_log_probabilities_of_search(
 ) -> None:
     monkeypatch.setattr(scoring, "WINDOW", 2)
     search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
-    translations = Translator.load(run.folder).translate(LINES, search)
+    translations = seq2attn.load(run.folder).translate(LINES, search)
     texts, log_probs = [one.text for one in translations], [one.log_prob for one in translations]
     write_lines(tmp_path / "in", LINES)
     write_lines(tmp_path / "out", texts)
@@ -124,11 +124,9 @@ def test_the_output_is_written_atomically(invoke: Invoke, run: RunDirectory, tmp
 def test_an_output_that_cannot_be_written_is_refused_before_the_work(run: RunDirectory, tmp_path: Path) -> None:
     for name in ("in", "out"):
         write_lines(tmp_path / name, LINES)
-    loaded = run.load(torch.device("cpu"))
-    model, tokenizers = loaded.model, loaded.tokenizers
-    corpus = PlainTextConfig(source=tmp_path / "in", target=tmp_path / "out")
-    with pytest.raises(UserError, match="missing/scores: cannot be written"):  # a model without values scores nothing
-        score_files(run, model.to("meta"), (tokenizers[0], tokenizers[1]), corpus, tmp_path / "missing" / "scores")
+    options = ScoreOptions(tmp_path / "in", tmp_path / "out", output_file=tmp_path / "missing/scores")
+    with pytest.raises(UserError, match="missing/scores: cannot be written"):
+        score_files(run.folder, options)
 
 
 @pytest.mark.parametrize("command", ["score", "align"])

@@ -7,13 +7,14 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
+import seq2attn
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.experiment.training_config import TrainingConfig
-from seq2attn.inference.translator import Translator
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.optim.optimizers import parameter_groups
+from seq2attn.options import TranslationOptions
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.memory import MIN_TOKENS, MemoryTrial
 from seq2attn.training.resolve import MIN_UPDATES
@@ -34,7 +35,7 @@ def test_a_training_learns_and_translates(corpus, model, precision):
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     assert not cuda.cudnn_sdp_enabled()
     assert cuda.matmul.allow_tf32 == cudnn.allow_tf32 == (precision == "bfloat16")
-    translators = [Translator.load(run.folder, device) for device in ("cpu", DEVICE.type)]
+    translators = [seq2attn.load(run.folder, TranslationOptions(device=device)) for device in ("cpu", DEVICE.type)]
     assert not cuda.matmul.allow_tf32 and not cudnn.allow_tf32
     lines = (corpus / "dev.src").read_text().splitlines()
     one, other = ([t.text for t in translator.translate(lines)] for translator in translators)

@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
+import seq2attn
 from seq2attn.errors import CorruptFileError, RunError
-from seq2attn.inference.translator import Translator
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.averaging import average_run
@@ -128,10 +128,10 @@ def test_corrupt_weights_are_refused(run):
     with pytest.raises(CorruptFileError):
         load_tensors(path)
     with pytest.raises(CorruptFileError, match=f"{path}: .*; restore them with `seq2attn average {run} --best 1`"):
-        Translator.load(run)
+        seq2attn.load(run)
     path.unlink()
     with pytest.raises(RunError, match=f"{path}: .*; restore them with `seq2attn average {run} --best 1`"):
-        Translator.load(run)
+        seq2attn.load(run)
 
 
 def test_corrupt_weights_are_restored_by_resuming_or_averaging(corpus):

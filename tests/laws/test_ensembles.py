@@ -7,13 +7,14 @@ import torch
 
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import SourceLimit
-from seq2attn.inference.ensemble import EnsembleTranslator
-from seq2attn.inference.translator import Translator
+from seq2attn.inference.translator import Member
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 from tests.support.marks import slow_but
 from tests.support.models import EVERY_DECODER, REPRESENTATIVE, WORDS, model
+from tests.support.translators import translator_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model does not know", "ignore:.*too many tokens")
 LENGTHS = LengthsConfig(max_length=9)
@@ -66,9 +67,9 @@ def test_each_model_reads_a_line_by_its_own_tokenizer(line, limits):
         net = spread(model("gru", "luong", words=WORDS + len(members)))
         net.target_embedding = spread(model("gru", "luong")).target_embedding
         net.output_projection = torch.nn.Linear(16, WORDS)
-        members.append(Translator(net, source, target, SEARCHES[1], source_limit=SourceLimit(limit, "")))
+        members.append(Member(net, TokenizerPair(source, target), SourceLimit(limit, "")))
     assert [len(one.source.vocabulary) for one in members] == [WORDS, WORDS + 1]
-    ensemble = EnsembleTranslator(members)
+    ensemble = translator_of(*members, search=SEARCHES[1])
     split = ensemble.translate(line)
     parts = [ensemble.translate(part) for part in split.segments]
     for limit, member in zip(limits, members, strict=True):
@@ -77,7 +78,10 @@ def test_each_model_reads_a_line_by_its_own_tokenizer(line, limits):
     assert split.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
     for text, translation in (*zip(split.segments, parts, strict=True), ("gab", ensemble.translate("gab"))):
         pairs = [[(each.source.encode(text), target.encode(translation.text))] for each in members]
-        each = [each.engine.token_log_probs(pair, budget=99)[0] for each, pair in zip(members, pairs, strict=True)]
+        each = [
+            NativeEngine(member.model).token_log_probs(pair, budget=99)[0]
+            for member, pair in zip(members, pairs, strict=True)
+        ]
         assert translation.log_prob == pytest.approx(log_mean(each), abs=1e-4)
 
 
@@ -90,10 +94,9 @@ def test_no_model_reads_more_than_it_allows(limits, long_inputs):
     net, sources = model("gru", "luong"), [one.with_tags(("<2x>",)) for one in tokenizers]
     for order in ([0, 1], [1, 0]):
         members = [
-            Translator(net, sources[side], tokenizers[0], SEARCHES[0], source_limit=SourceLimit(limits[side], ""))
-            for side in order
+            Member(net, TokenizerPair(sources[side], tokenizers[0]), SourceLimit(limits[side], "")) for side in order
         ]
-        encoded = EnsembleTranslator(members).encode(line, LengthsConfig(long_inputs=long_inputs))
+        encoded = translator_of(*members).encode(line, LengthsConfig(long_inputs=long_inputs))
         for text, ids in zip(encoded.texts, encoded.segments, strict=True):
             assert text.startswith("<2x> ") and len(ids) <= limits[order[0]]
             assert all(len(sources[side].encode(text)) <= limits[side] for side in order)

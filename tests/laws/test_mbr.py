@@ -8,11 +8,13 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.minimum_bayes_risk import pairwise_chrf, rank_by_expected_chrf
-from seq2attn.inference.translator import Translator
+from seq2attn.inference.translator import Member
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.models import model
+from tests.support.translators import translator_of
 
 LENGTHS = LengthsConfig(max_length=6)
 SAMPLE = SampleConfig(num_samples=12, mbr=True, lengths=LENGTHS)
@@ -58,7 +60,7 @@ def test_a_line_has_the_best_of_what_the_search_finds(search):
     def decode(one):
         return words.decode(one.tokens)
 
-    translator = Translator(model("gru", "luong").float(), words, words, search)
+    translator = translator_of(Member(model("gru", "luong").float(), TokenizerPair(words, words)), search=search)
     lines = ["north star", "", "sun moon star northern sunny", "star"]
     plain = search.model_copy(update={"mbr": False})
     found = NativeEngine(translator.model).translate([words.encode(line) for line in lines], plain, budget=8192)

@@ -2,9 +2,9 @@
 
 import pytest
 
+import seq2attn
 from seq2attn.errors import RunError, TrainingInterrupted
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average_run
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
@@ -203,7 +203,7 @@ def test_before_the_first_validation_an_interrupted_training_translates(corpus):
             train_run(corpus, "run", resume="if-exists", **options)
     run = RunDirectory(corpus / "run")
     assert run.weights_origin()["checkpoints"] == ["00000002"]
-    assert len([*Translator.load(run.folder).translate(["ba be"])]) == 1
+    assert len([*seq2attn.load(run.folder).translate(["ba be"])]) == 1
     assert "no validation yet: until there is one, the weights for translation are those of update 2" in log_of(run)
     assert "00000001, 00000002; none of them was validated" in average_run(run.folder, last=2, best=None)
     with pytest.raises(RunError, match="0 of 2 checkpoints have a comparable loss"):

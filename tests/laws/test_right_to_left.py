@@ -1,11 +1,11 @@
 """Laws of tokens in reverse order: a training is that on text with reversed words, and text is as usual outside."""
 
 import pytest
+from seq2attn.inference.ensemble import load
 
 from seq2attn.data.word_alignment import word_ids
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
-from seq2attn.inference.ensemble import load
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer

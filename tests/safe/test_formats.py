@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import seq2attn
 from seq2attn.data.prepared_data import load_prepared
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.exported import check_manifest
-from seq2attn.inference.translator import Translator
 from seq2attn.io.files import FORMAT_VERSION, check_format
 from seq2attn.sweep.record import read_record
 from seq2attn.training.checkpoints.averaging import average_run
@@ -20,7 +20,7 @@ from tests.support.trainings import train_run
 from tests.support.untrained_runs import untrained_run
 
 READERS: dict[str, Callable[[RunDirectory], object]] = {
-    "run.json": lambda run: Translator.load(run.folder),
+    "run.json": lambda run: seq2attn.load(run.folder),
     "data/prepared.json": lambda run: load_prepared(run.folder),
     "ctranslate2/manifest.json": lambda run: check_manifest(run, "ctranslate2", run.folder / "ctranslate2"),
     "result.json": lambda run: read_record(run.folder),

@@ -7,7 +7,9 @@ import pytest
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.search.search_config import MAX_LENGTH, BeamConfig, GreedyConfig, LengthsConfig, check_size
+from seq2attn.inference.search_options import resolve_search
+from seq2attn.options import TranslationOptions
+from seq2attn.search.search_config import MAX_LENGTH, BeamConfig, GreedyConfig, LengthsConfig
 from tests.support.commands import Invoke
 from tests.support.untrained_runs import CONFIG, untrained_run
 
@@ -93,8 +95,11 @@ def test_only_the_user_may_set_a_large_search(
 
 def test_the_largest_search_of_a_config() -> None:
     lengths = LengthsConfig(max_length=64)
-    check_size(BeamConfig(beam_size=1000, lengths=lengths), Path("it"), [])
-    check_size(GreedyConfig(lengths=LengthsConfig(max_length=MAX_LENGTH)), Path("it"), [])
-    check_size(BeamConfig(beam_size=1000), Path("it"), ["search.beam_size=1000"])
+    for search, overrides in (
+        (BeamConfig(beam_size=1000, lengths=lengths), list[str]()),
+        (GreedyConfig(lengths=LengthsConfig(max_length=MAX_LENGTH)), []),
+        (BeamConfig(beam_size=1000), ["search.beam_size=1000"]),
+    ):
+        assert resolve_search(search, TranslationOptions(overrides=overrides), Path("it")) is search
     with pytest.raises(UserError, match="1,000 hypotheses of up to 256 tokens"):
-        check_size(BeamConfig(beam_size=1000), Path("it"), ["data.test={}"])
+        resolve_search(BeamConfig(beam_size=1000), TranslationOptions(overrides=["data.test={}"]), Path("it"))

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+import seq2attn
 from seq2attn.data.prepare import prepare
 from seq2attn.data.prepared_data import load_prepared
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.translator import Translator
 from seq2attn.io.files import FORMAT_VERSION, parse_json
 from seq2attn.io.hf_folder import read_hf_specs
 from seq2attn.io.weights import METADATA_KEY, load_tensors, read_metadata, read_tensor_specs
@@ -52,7 +52,7 @@ def test_headers_of_weights(tmp_path: Path, name: str) -> None:
     run = untrained_run(tmp_path)
     write_header(run.weights_path, HEADERS[name]())
     size = run.weights_path.stat().st_size
-    readers: list[Callable[[], object]] = [lambda: Translator.load(run.folder), lambda: read_metadata(run.weights_path)]
+    readers: list[Callable[[], object]] = [lambda: seq2attn.load(run.folder), lambda: read_metadata(run.weights_path)]
     if name == "tensors":
         for read in (read_tensor_specs, load_tensors, lambda path: read_hf_specs(path.parent)):
             readers.append(lambda read=read: read(run.weights_path))
@@ -73,7 +73,7 @@ def test_json_of_a_run(tmp_path: Path, name: str, file: str) -> None:
     run = untrained_run(tmp_path)
     path = run.folder / file
     path.write_text(f'{{"format": {FORMAT_VERSION}, "tokens": {JSON[name]()}}}', encoding="utf-8")
-    assert str(path) in refusal(lambda: Translator.load(run.folder), path.stat().st_size)
+    assert str(path) in refusal(lambda: seq2attn.load(run.folder), path.stat().st_size)
 
 
 def test_ids_in_yaml(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_number_of_layers(tmp_path: Path, value: int, config: str, side: str
     """Each layer of a claimed million would be built, without memory for weights, but with some for itself."""
     run = untrained_run(tmp_path, config)
     change(run, f"model.{side}.layers", value)
-    assert "less than or equal to 1000" in refusal(lambda: Translator.load(run.folder), 2**15)
+    assert "less than or equal to 1000" in refusal(lambda: seq2attn.load(run.folder), 2**15)
 
 
 PREPARED = {

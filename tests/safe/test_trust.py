@@ -16,7 +16,7 @@ from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.aligner import Aligner
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.translator import Translator
+from seq2attn.options import TranslationOptions
 from seq2attn.training.checkpoints.averaging import average_run
 from tests.support.commands import all_commands, invoke_in
 from tests.support.untrained_runs import CONFIG, LINES, PLUGIN, RECIPE, SWEEP, untrained_run
@@ -130,19 +130,19 @@ def test_a_config_is_untrusted_beside_files_of_a_run(run: RunDirectory, tmp_path
 @pytest.mark.parametrize("name", ["{}", "{}.inner", "{}.inner:Theirs"])
 def test_allowed_modules_are_imported(run: RunDirectory, module: str, name: str) -> None:
     allowed = ("something_else", name.format(module))
-    texts = [t.text for t in seq2attn.load(run.folder, allow_code=allowed).translate(LINES)]
+    texts = [t.text for t in seq2attn.load(run.folder, TranslationOptions(allow_code=allowed)).translate(LINES)]
     assert has_run()
     assert Aligner.load(run.folder).model is not None
     with pytest.raises(RunError, match="has 0 checkpoints"):
         average_run(run.folder, last=1, best=None)
     shutil.rmtree(run.folder)
-    assert texts == [t.text for t in Translator.load(untrained_run(run.folder.parent).folder).translate(LINES)]
+    assert texts == [t.text for t in seq2attn.load(untrained_run(run.folder.parent).folder).translate(LINES)]
 
 
 def test_other_modules_are_not(run: RunDirectory, module: str) -> None:
     for name in (f"{module}.outer", f"{module}.inner.more", "parts", "inner", "", f"{module}_more"):
         with pytest.raises(ConfigError, match="would run code"):
-            seq2attn.load(run.folder, allow_code=(name,))
+            seq2attn.load(run.folder, TranslationOptions(allow_code=[name]))
     assert not has_run()
 
 
@@ -151,7 +151,7 @@ def test_any_import_path_is_untrusted(tmp_path: Path, kind: str) -> None:
     run = untrained_run(tmp_path)
     edit_config(run, ENCODER, f"    kind: '{kind}'\n")
     with pytest.raises(ConfigError, match="would run code"):
-        Translator.load(run.folder)
+        seq2attn.load(run.folder)
 
 
 def test_a_module_is_not_imported_to_explain_another_mistake(run: RunDirectory, module: str) -> None:
@@ -207,4 +207,4 @@ class TestFolders:
         (tmp_path / "lines.txt").unlink()
         os.mkfifo(tmp_path / "lines.txt")
         edit_config(run, "source_vectors: null", f"source_vectors: {tmp_path}/lines.txt")
-        assert len([*Translator.load(run.folder).translate(LINES)]) == len(LINES)
+        assert len([*seq2attn.load(run.folder).translate(LINES)]) == len(LINES)

@@ -6,9 +6,9 @@ import pytest
 import safetensors.torch
 import torch
 
+import seq2attn
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import METADATA_KEY, is_corrupt, load_tensors, save_tensors
 from tests.support.untrained_runs import untrained_run
 
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> RunDirectory:
 def loading_error(run: RunDirectory) -> str:
     """The message about a run that cannot be loaded, which names the file of weights."""
     with pytest.raises(RunError) as error:
-        Translator.load(run.folder)
+        seq2attn.load(run.folder)
     assert str(error.value).startswith(f"{run.weights_path}: ")
     return str(error.value)
 
@@ -46,7 +46,7 @@ def test_weights_of_other_models_are_refused(run: RunDirectory) -> None:
         save_tensors(changed, run.weights_path)
         assert message in loading_error(run)
     save_tensors(tensors, run.weights_path)
-    Translator.load(run.folder)
+    seq2attn.load(run.folder)
 
 
 def test_the_same_weights_are_the_same_bytes(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ LAYERS = """
     errors  version
     io
     config  nn
-    tokenizers  attention
+    tokenizers  attention  options
     data  encoders  metrics
     decoders
     models

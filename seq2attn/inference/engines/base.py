@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
-from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
@@ -18,7 +17,7 @@ class Engine(ABC):
     """Search and forced decoding of a model."""
 
     name: ClassVar[str]
-    """Name in messages and in `translate --engine`."""
+    """Name in messages and in `TranslationOptions.engine`."""
 
     @property
     @abstractmethod
@@ -66,12 +65,3 @@ class EngineError(UserError):
     def __init__(self, engine: str, mistakes: Sequence[FieldError]) -> None:
         reasons = "; ".join(f"`{mistake.field}`: {mistake.message}" for mistake in mistakes)
         super().__init__(f"the engine {engine} does not support this search: {reasons}")
-
-
-def check_engine_supports(engine: Engine, search: SearchConfig, run: RunDirectory, overrides: Sequence[str]) -> None:
-    """Raises ConfigError for a search of the run's config that an engine does not support, UserError for --mbr."""
-    mistakes = engine.unsupported(search)
-    if mistakes and search.mbr and not run.load_config(overrides, ["search"]).search.mbr:
-        raise UserError(f"--mbr: {EngineError(engine.name, mistakes)}")
-    if mistakes:
-        raise run.config_error(mistakes, overrides)

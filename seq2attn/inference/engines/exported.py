@@ -1,4 +1,4 @@
-"""Folders with exported models, and the engine that a run is loaded with.
+"""Folders with exported models, and the engines that load them.
 
 manifest.json    the engine, the digests of the weights and of each file, and the agreement of both engines
 README.md        the model card, which the user may edit
@@ -7,23 +7,17 @@ README.md        the model card, which the user may edit
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seq2attn.config import plugin
 from seq2attn.errors import RunError, UserError
-from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.ctranslate2_engine import load_ctranslate2
-from seq2attn.inference.engines.native import NativeEngine, SearchPrecision
 from seq2attn.inference.engines.onnx_engine import load_onnx
 from seq2attn.io.files import FORMAT_VERSION, check_format, check_not_working_dir, read_object, sha256_of, write_json
-from seq2attn.nn.device import resolve_device
-from seq2attn.nn.kernels.linear import prepack_linears
 
 MANIFEST_FILE, MODEL_CARD_FILE = "manifest.json", "README.md"
 
@@ -88,8 +82,8 @@ ENGINES: dict[str, Callable[[RunDirectory, Path, torch.device], Engine]] = {
     "ctranslate2": load_ctranslate2,
     "onnx": load_onnx,
 }
-"""Loaders of exported models by the name of their engine. `cli/options.py` lists the names again, so that `--help` does
-not import torch."""
+"""Loaders of exported models by the name of their engine. `seq2attn/options.py` lists the names again, so that
+`--help` does not import torch."""
 
 
 def load_exported_engine(run: RunDirectory, name: str, folder: Path | None, device: torch.device) -> Engine:
@@ -102,40 +96,3 @@ def load_exported_engine(run: RunDirectory, name: str, folder: Path | None, devi
     folder = folder or run.folder / name
     check_manifest(run, name, folder)
     return ENGINES[name](run, folder, device)
-
-
-@dataclass(frozen=True)
-class RunEngine:
-    """A run and the arguments that it is loaded with for translation, as `Translator.load` describes them."""
-
-    run: RunDirectory
-    digest: str | None  # of the weights
-    device: str
-    engine: str
-    export_dir: Path | None
-    precision: SearchPrecision
-    allow_code: tuple[str, ...]
-
-    def load(self) -> tuple[LoadedRun, Engine]:
-        """The run and the engine. Raises RunError if the weights are others meanwhile."""
-        if self.engine == "native" and self.export_dir is not None:
-            raise UserError("--export-dir needs --engine ctranslate2 or --engine onnx")
-        device = resolve_device(self.device)
-        plugin.allow_code(self.allow_code)
-        if self.run.weights_digest() != self.digest:
-            raise RunError(f"{self.run.weights_path}: is not what the translator was loaded from; load it again")
-        # In a thread that ends, and with it its team of OpenMP threads. CTranslate2 uses the same OpenMP, whose threads
-        # sleep between two products once they are more than the processors: a single sentence took three times as long.
-        with ThreadPoolExecutor(1) as thread:
-            loaded = thread.submit(self.run.load, device).result()
-        if self.engine == "native":
-            prepack_linears(loaded.model)
-            return loaded, NativeEngine(loaded.model, self.precision)
-        if self.precision != "float32":
-            raise UserError(f"`{self.engine}` has the precision that the run was exported with, not `{self.precision}`")
-        return loaded, load_exported_engine(self.run, self.engine, self.export_dir, device)
-
-    def absolute(self) -> RunEngine:
-        """The same with absolute paths, for another working directory."""
-        export_dir = self.export_dir and self.export_dir.absolute()
-        return replace(self, run=RunDirectory(self.run.folder.absolute()), export_dir=export_dir)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 import torch
 
@@ -12,10 +11,9 @@ from seq2attn.inference.engines.base import Engine
 from seq2attn.models.ensemble import SearchModel
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.precision import autocast
+from seq2attn.options import SearchPrecision
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds, translate_ids
-
-SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from seq2attn.export.ctranslate2_target import CTranslate2Target
 from seq2attn.export.export_run import export_run
 from seq2attn.inference.engines.agreement import SearchAgreement
 from seq2attn.inference.engines.exported import check_manifest, load_exported_engine
+from seq2attn.inference.load import load_experiment
 from seq2attn.models import Seq2Seq
-from seq2attn.search.search_config import resolve_search
+from seq2attn.options import TranslationOptions
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.support.untrained_runs import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained_run
@@ -122,7 +123,8 @@ def test_options_that_an_engine_lacks_have_their_default_in_verification_and_com
     assert command is not None
     words = shlex.split(command[0])
     overrides = [words[number + 1] for number, word in enumerate(words) if word == "--set"]
-    asked = resolve_search(run.load_config(overrides, ["search"]).search, beam=None, greedy="--greedy" in words)
+    options = TranslationOptions(overrides=overrides, greedy="--greedy" in words)
+    asked = load_experiment(run, options).search
     TARGET.load(run, where, CPU).translate([], asked, budget=1)
 
 

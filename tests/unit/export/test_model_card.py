@@ -9,13 +9,13 @@ import pytest
 import torch
 import yaml
 
+import seq2attn
 from seq2attn.data.inspection import DataReport, inspect_pairs
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.export.model_card import build_model_card, known_languages
 from seq2attn.inference.engines.agreement import AgreementReport, SearchAgreement
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_manifest, write_manifest
-from seq2attn.inference.translator import Translator
 from seq2attn.io.weights import unique_state_dict
 from tests.support.untrained_runs import TRANSFORMER_CONFIG, untrained_run
 
@@ -101,7 +101,7 @@ def test_the_longest_source_is_that_of_translate(tmp_path: Path, lengths: str, l
     learned = "encoder: {kind: transformer, position_encoding: learned, max_positions: 129,"
     config = TRANSFORMER_CONFIG.replace("encoder: {kind: transformer,", learned).replace("max_length: 9", lengths)
     run = untrained_run(tmp_path, config)
-    line = Translator.load(run.folder).encode("words " * 200, run.load_config().search.lengths)
+    line = seq2attn.load(run.folder).encode("words " * 200, run.load_config().search.lengths)
     assert max(map(len, line.segments)) == longest
     assert f"a line of at most {longest} tokens" in card(run)
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,7 @@ ADDITIVE, LOCATION = {"kind": "additive"}, {"kind": "location", "max_positions":
 
 def translator_with_limit(kind: str = "luong", limit: SourceLimit | None = LIMIT) -> Translator:
     """An untrained translator with a maximum source length."""
-    one = translator(kind, [*WORDS, LONG])
-    one.source_limit = limit
-    return one
+    return translator(kind, [*WORDS, LONG], limit)
 
 
 def search(kind: str = "beam", long_inputs: str = "split", **lengths: float) -> SearchConfig:
@@ -127,7 +125,7 @@ def test_the_limit_is_that_of_the_search_else_of_the_model_and_at_most_that_of_t
     assert texts(translations) == texts(translate(translator_with_limit(), LINES, search())[0])
     assert "`search.lengths.max_source_length` allows 6; translated in parts" in messages[0]
     one = translator_with_limit()
-    one.engine = NativeEngine(one.model, max_source_length=20)
+    one = replace(one, engine=NativeEngine(one.model, max_source_length=20))
     for long_inputs, segments in (("split", 2), ("truncate", 1)):
         config = search(long_inputs=long_inputs, max_source_length=30)
         translations, messages = translate(one, [LONG, "a " * 40], config)
@@ -203,15 +201,17 @@ def test_smaller_batches_after_an_out_of_memory_error() -> None:
     expected = translate(translator_with_limit(), LINES, search())
     for error in OOM_ERRORS:
         one = translator_with_limit()
-        one.engine = SmallMemoryEngine(one.engine, 40, error)
+        one = replace(one, engine=SmallMemoryEngine(one.engine, 40, error))
         translations, messages = translate(one, LINES, search())
         assert (texts(translations), messages) == (texts(expected[0]), expected[1])
-    one = translator_with_limit(limit=None)
-    one.engine = SmallMemoryEngine(one.engine, 24, OOM_ERRORS[0])  # three hypotheses of seven tokens and EOS
+    large = translator_with_limit(limit=None)
+    one = replace(
+        large, engine=SmallMemoryEngine(large.engine, 24, OOM_ERRORS[0])
+    )  # three hypotheses of seven tokens and EOS
     assert translate(one, ["a few words"] * 9, search())[0]
     with pytest.raises(torch.OutOfMemoryError):  # of a line alone
         translate(one, LINES, search())
-    one.engine = SmallMemoryEngine(one.engine.inner, 1, RuntimeError("shapes do not fit"))
+    one = replace(large, engine=SmallMemoryEngine(large.engine, 1, RuntimeError("shapes do not fit")))
     with pytest.raises(RuntimeError, match="shapes"):
         translate(one, ["a few words"], search())
 

@@ -1,9 +1,10 @@
-"""Translators are pickled as their run and arguments, with all that was set since."""
+"""Translators are pickled as their run and options."""
 
 import copy
 import multiprocessing
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,8 @@ import torch
 
 import seq2attn
 from seq2attn.errors import RunError
-from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.glossary import Glossary
-from seq2attn.inference.reranking import load_rerankers, parse_rerank_runs
 from seq2attn.inference.translator import Translator
+from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from tests.support.corpora import PHRASES
@@ -59,29 +58,29 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("way", COPIES)
 def test_a_copy_gives_the_same(home: Path, name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
-    translator = seq2attn.load(Path(name) / "run", replace_unk=name == "gru")
-    folder, tokenizers = RunDirectory(Path(name) / "run"), (translator.source, translator.target)
+    plain = TranslationOptions(replace_unk=name == "gru")
+    length = ["search.lengths.max_length=7"]
+    options = replace(plain, overrides=length, beam=4, batch_tokens=9, glossary=Path("terms"), rerank=["other/run:0.5"])
+    translator = seq2attn.load(Path(name) / "run", options)
     expected = translations(translator)
-    translator.search, translator.max_batch_tokens = SEARCH, 9
-    translator.glossary = Glossary.load(home / "terms", tokenizers)
-    translator.rerankers = load_rerankers(parse_rerank_runs(["other/run:0.5"], []), folder, tokenizers, SEARCH, "cpu")
-    changed = translations(translator)
-    assert changed != expected
+    assert expected != translations(seq2attn.load(Path(name) / "run", plain))
+    (home / "terms").rename(home / "elsewhere")  # a pickled translator has its glossary
     monkeypatch.chdir("/")  # paths are absolute
     duplicate = COPIES[way](translator)
-    assert translations(duplicate) == changed
-    assert duplicate.search == SEARCH and duplicate.max_batch_tokens == 9
-    assert duplicate.replace_unk == (name == "gru")
-    duplicate.search = BeamConfig(beam_size=1)
-    assert translations(translator) == changed  # which is another object
+    (home / "elsewhere").rename(home / "terms")
+    assert translations(duplicate) == expected
+    assert duplicate.search == translator.search and duplicate.max_batch_tokens == 9
+    assert duplicate.replace_unk == (name == "gru") and len(duplicate.rerankers) == 1
+    again = COPIES[way](replace(duplicate, search=BeamConfig(beam_size=1)))
+    assert again.search == BeamConfig(beam_size=1) and translations(duplicate) == expected
 
 
 @pytest.mark.parametrize("way", COPIES)
 def test_ensembles_and_precisions(home: Path, way: str) -> None:
-    ensemble = seq2attn.load(home / "gru/run", ensemble=home / "other/run", replace_unk=True)
+    ensemble = seq2attn.load(home / "gru/run", TranslationOptions(ensemble=[home / "other/run"], replace_unk=True))
     assert translations(COPIES[way](ensemble)) == translations(ensemble)
-    assert translations(ensemble) != translations(ensemble.members[0])
-    faster = seq2attn.load(home / "gru/run", precision="bfloat16")
+    assert translations(ensemble) != translations(seq2attn.load(home / "gru/run", TranslationOptions(replace_unk=True)))
+    faster = seq2attn.load(home / "gru/run", TranslationOptions(precision="bfloat16"))
     assert len(pickle.dumps(faster)) < (home / "gru/run/model.safetensors").stat().st_size
     assert COPIES[way](faster).engine.description == "native bfloat16"
 
@@ -113,7 +112,10 @@ def translate_here(translator: Translator) -> list[tuple[str, float]]:
 @pytest.mark.slow
 def test_processes_translate(home: Path) -> None:
     seq2attn_run = home / "transformer/run"
-    translators = [seq2attn.load(seq2attn_run), seq2attn.load(home / "gru/run", ensemble=home / "other/run")]
+    translators = [
+        seq2attn.load(seq2attn_run),
+        seq2attn.load(home / "gru/run", TranslationOptions(ensemble=[home / "other/run"])),
+    ]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.map(translate_here, translators) == [*map(translations, translators)]
 
@@ -124,7 +126,7 @@ def test_exported_models(home: Path, engine: str) -> None:
     from tests.support.commands import invoke_in
 
     invoke_in(home, "export", "transformer/run", engine, "--to", engine, "--quantization", "int8")
-    translator = seq2attn.load(home / "transformer/run", engine=engine, export_dir=home / engine)
+    translator = seq2attn.load(home / "transformer/run", TranslationOptions(engine=engine, export_dir=home / engine))
     for way in COPIES.values():
         duplicate = way(translator)
         assert duplicate.engine.description == translator.engine.description

@@ -2,6 +2,7 @@
 
 import io
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,15 @@ import torch
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.io.text_lines import read_line_batches
-from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, resolve_search
+from seq2attn.search.search_config import (
+    BeamConfig,
+    GreedyConfig,
+    LengthsConfig,
+    SampleConfig,
+    beam_search,
+    greedy_search,
+    mbr_sampling,
+)
 from seq2attn.training import distributed
 from seq2attn.training.distributed import training_device
 from seq2attn.visualization.attention_map import AttentionMap
@@ -29,7 +38,7 @@ def test_windows_and_batches_do_not_change_translations(kind: str) -> None:
     assert len(set(together)) > 2
     assert together == [one.translate(line).tokens for line in LINES]
     assert together == [translation.tokens for translation in one.translate_iterable(LINES, window=3)]
-    one.max_batch_tokens = 1  # each line alone
+    one = replace(one, max_batch_tokens=1)  # each line alone
     assert together == [translation.tokens for translation in one.translate(iter(LINES))]
 
 
@@ -46,7 +55,7 @@ def test_a_string_has_one_translation_and_lines_have_a_list() -> None:
 
 def test_a_beam_size_means_the_same_for_a_list_and_an_iterable() -> None:
     one = translator()
-    together, each = one.translate(LINES, GREEDY, beam_size=4), one.translate_iterable(LINES, GREEDY, beam_size=4)
+    together, each = one.translate(LINES, GREEDY, beam=4), one.translate_iterable(LINES, beam_search(GREEDY, 4))
     assert together == list(each)
     assert {len(translation.alternatives) for translation in together if translation.tokens} == {3}
 
@@ -72,14 +81,18 @@ def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
     one = translator()
     wide = SEARCH.model_copy(update={"beam_size": 5})
     expected = one.translate("a few words", wide)
-    assert one.translate("a few words", beam_size=5) == expected != one.translate("a few words")
+    assert one.translate("a few words", beam=5) == expected != one.translate("a few words")
     assert len(expected.alternatives) == 4
-    two = one.translate("a few words", beam_size=5, num_hypotheses=2)
+    two = one.translate("a few words", beam=5, num_hypotheses=2)
     assert (two.text, two.alternatives) == (expected.text, expected.alternatives[:1])
     samples = SampleConfig(num_samples=2)
     assert len(one.translate("a few words", samples, num_hypotheses=2).alternatives) == 1
-    beam = r"--beam {0}, .*beam_size={0}"
-    for search, count, fix in ((SEARCH, 4, beam), (GREEDY, 2, beam), (samples, 3, r"--set search\.num_samples={}")):
+    beam = r"``beam={0}``"
+    for search, count, fix in (
+        (SEARCH, 4, beam),
+        (GREEDY, 2, beam),
+        (samples, 3, r"``overrides=search\.num_samples={}``"),
+    ):
         with pytest.raises(UserError, match=rf"{count} translations of a line .*{fix.format(count)}"):
             one.translate("a few words", search, num_hypotheses=count)
 
@@ -104,8 +117,7 @@ def test_translations_begin_with_their_prefix(kind: str) -> None:
 
 
 def test_a_split_line_begins_with_its_prefix_once() -> None:
-    one = translator()
-    one.source_limit = SourceLimit(3, "it is a test")
+    one = translator(limit=SourceLimit(3, "it is a test"))
     whole = one.translate("a few words of which there are", prefix="not many")
     assert len(whole.segments) > 1 and whole.text.startswith("not many")
     alone = [one.translate(part, prefix="not many" * (not number)) for number, part in enumerate(whole.segments)]
@@ -157,19 +169,18 @@ def test_models_without_attention_have_no_weights() -> None:
 def test_search_options_keep_the_lengths() -> None:
     lengths = LengthsConfig(max_length=7)
     search = SampleConfig(temperature=0.5, lengths=lengths)
-    assert resolve_search(search, beam=None) is search
-    assert resolve_search(search, beam=None, mbr=9) == search.model_copy(update={"num_samples": 9, "mbr": True})
-    assert resolve_search(search, beam=2) == BeamConfig(beam_size=2, lengths=lengths)
+    assert mbr_sampling(search, 9) == search.model_copy(update={"num_samples": 9, "mbr": True})
+    assert beam_search(search, 2) == BeamConfig(beam_size=2, lengths=lengths)
     beam, wider = (BeamConfig(beam_size=size, patience=1.0, lengths=lengths) for size in (5, 7))
-    assert resolve_search(beam, beam=7) == wider
-    assert resolve_search(search, beam=None, greedy=True) == GreedyConfig(lengths=lengths)
+    assert beam_search(beam, 7) == wider
+    assert greedy_search(search) == GreedyConfig(lengths=lengths)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam_size": 10**5}, "a beam has 1 to 1,000 hypotheses, not 100,000"),
-        ({"beam_size": 0}, "a beam has 1 to 1,000 hypotheses, not 0"),
+        ({"beam": 10**5}, "a beam has 1 to 1,000 hypotheses, not 100,000"),
+        ({"beam": 0}, "a beam has 1 to 1,000 hypotheses, not 0"),
         ({"num_hypotheses": 0}, "each line has at least 1 translation, not 0"),
         ({"num_hypotheses": -1}, "each line has at least 1 translation, not -1"),
     ],

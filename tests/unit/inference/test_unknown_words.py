@@ -10,15 +10,16 @@ from seq2attn.inference.minimum_bayes_risk import pairwise_chrf
 from seq2attn.inference.reranking import Reranker
 from seq2attn.inference.scoring import score_pairs
 from seq2attn.inference.source_line import SourceLine
-from seq2attn.inference.translator import Translator
+from seq2attn.inference.translator import Member, Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words, replace_unknown_words
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
-from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.vocabulary import UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.models import WORDS, model
 from tests.support.searches import spread_logits
+from tests.support.translators import translator_of
 
 KNOWN = ["north sun , moon star west day"]
 LINES = ["Ann sun Bob, moon", "Eve sun Dan, moon", "", "star Zoe", "sun", "Dan"]
@@ -34,9 +35,8 @@ def translator(decoder: str, source: Tokenizer, limit: int = 99) -> Translator:
     torch.nn.init.normal_(net.output_projection.weight, std=0.3)
     with torch.no_grad():
         net.output_projection.bias[UNK] += 5
-    one = Translator(net.eval(), source, target, SEARCH, source_limit=SourceLimit(limit, ""))
-    one.replace_unk = True
-    return one
+    member = Member(net.eval(), TokenizerPair(source, target), SourceLimit(limit, ""))
+    return translator_of(member, search=SEARCH, replace_unk=True)
 
 
 @pytest.mark.filterwarnings("ignore")

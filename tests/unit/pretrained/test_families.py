@@ -22,13 +22,13 @@ from transformers import (
     PegasusTokenizer,
 )
 
+import seq2attn
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.export.export_run import export_run
 from seq2attn.export.huggingface_target import HuggingFaceTarget
-from seq2attn.inference.ensemble import EnsembleTranslator
-from seq2attn.inference.translator import Translator
+from seq2attn.options import TranslationOptions
 from seq2attn.pretrained.families import FAMILIES
 from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.import_run import import_run
@@ -110,7 +110,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     choices = ImportOptions(punctuation="Marian" not in name, source_language=source, target_language=first)
     report = import_run(tmp_path / "hf", tmp_path / "run", choices, verify_with=tmp_path / "lines")
     assert report is not None and report.searches[0].token_agreement == 1
-    translator = Translator.load(tmp_path / "run", "cpu")
+    translator = seq2attn.load(tmp_path / "run")
     tokenizer = case.tokenizer(tmp_path / "hf", source)
     inputs = {key: tokenizer(list(SOURCE), return_tensors="pt", padding=True)[key] for key in INPUTS}
     lengths = translator.search.lengths
@@ -178,7 +178,7 @@ def test_the_language_is_the_first_token_everywhere(sentence: Path, tmp_path: Pa
     make_m2m100(tmp_path / "hf", nllb=True)
     options = ImportOptions(source_language="deu_Latn", target_language="eng_Latn")
     import_run(tmp_path / "hf", tmp_path / "run", options, verify_with=sentence)
-    translator = Translator.load(tmp_path / "run", "cpu").with_target_language("fra_Latn")
+    translator = seq2attn.load(tmp_path / "run").with_target_language("fra_Latn")
     french = translator.target.line_prefix
     assert translator.target.convert_ids_to_tokens(french) == ["fra_Latn"]
     long = translator.translate(" ".join(SOURCE * 4))
@@ -193,8 +193,7 @@ def test_the_language_is_the_first_token_everywhere(sentence: Path, tmp_path: Pa
     log_probs = translator.model.token_log_probs([(translator.source.encode(SOURCE[0]), ids)])
     assert float(log_probs.sum()) == pytest.approx(prefixed.log_prob, abs=1e-4)
     assert translator.translate(["", SOURCE[0]])[0].text == ""
-    other = Translator.load(tmp_path / "run", "cpu")
-    ensemble = EnsembleTranslator([other, other])
+    ensemble = seq2attn.load(tmp_path / "run", TranslationOptions(ensemble=[tmp_path / "run"]))
     assert ensemble.translate(SOURCE[0], to="fra_Latn").tokens == translator.translate(SOURCE[0]).tokens
     special = [translator.target.vocabulary.id(token) for token in ("eng_Latn", "<bos>", "<mask>", "<unused97>")]
     assert translator.target.decode([*special, *translator.target.encode("The red")]) == "The red"

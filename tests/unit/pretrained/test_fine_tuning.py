@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import seq2attn
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.engines.native import NativeEngine
@@ -94,7 +95,7 @@ def test_an_update_on_the_translations_of_an_import_keeps_them(
     Path("text.de").write_text("\n".join(SOURCE) + "\n", encoding="utf-8")
     import_run(Path("hf"), Path("run"), options, verify_with=sentence)
     output = capsys.readouterr().err
-    translator = Translator.load("run", "cpu")
+    translator = seq2attn.load("run")
     greedy = GreedyConfig(lengths=LengthsConfig(max_length=12))
     translations = [one.text for one in translator.translate(list(SOURCE), greedy)]
     texts = [one or other for one, other in zip(translations, TARGET, strict=True)]  # random weights may write nothing
@@ -102,7 +103,7 @@ def test_an_update_on_the_translations_of_an_import_keeps_them(
     Path("adapted.yaml").write_text(ADAPTED)
     train(load(Path("adapted.yaml"), ExperimentConfig))
 
-    adapted = Translator.load("adapted", "cpu")
+    adapted = seq2attn.load("adapted")
     before, after = mean_log_prob(translator, texts), mean_log_prob(adapted, texts)
     first = json.loads(Path("adapted/metrics.jsonl").read_text().splitlines()[0])
     assert first["loss"] == pytest.approx(-before, rel=1e-5)  # nothing is dropped, and no label is smoothed

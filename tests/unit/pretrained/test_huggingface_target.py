@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+import seq2attn
 from seq2attn.config.load import load
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import ConfigError, UserError
@@ -18,7 +19,6 @@ from seq2attn.export.huggingface_target import HuggingFaceTarget
 from seq2attn.export.targets import TARGETS, get_target
 from seq2attn.inference.engines.exported import load_exported_engine
 from seq2attn.inference.engines.source_limit import max_source_length
-from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import GreedyConfig
@@ -73,7 +73,7 @@ def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> N
     torch.testing.assert_close(theirs(**batch, decoder_input_ids=target_ids).logits, expected, rtol=1e-4, atol=1e-4)
 
     greedy = GreedyConfig(no_repeat_ngram_size=1, lengths=run.load_config().search.lengths)
-    ours = Translator.load(run.folder, "cpu").translate(lines, greedy)
+    ours = seq2attn.load(run.folder).translate(lines, greedy)
     output = theirs.generate(**batch, num_beams=1)
     texts = [" ".join(text.split()) for text in encode.batch_decode(output, skip_special_tokens=True)]
     assert texts == [one.text for one in ours]
@@ -97,7 +97,7 @@ def test_an_export_can_be_imported(name: str, tmp_path: Path, capsys: pytest.Cap
     import_run(tmp_path / "hf", tmp_path / "again", ImportOptions(), verify_with=tmp_path / "probe")
     models = [RunDirectory(tmp_path / name).load_config().model for name in ("run", "again")]
     assert models[1].encoder.model_dump(include={*dropouts}) == dropouts
-    before, after = (Translator.load(tmp_path / name, "cpu") for name in ("run", "again"))
+    before, after = (seq2attn.load(tmp_path / name) for name in ("run", "again"))
     assert before.source.vocabulary == after.source.vocabulary
     assert after.search.lengths.max_length == before.search.lengths.max_length
     assert after.search.lengths.source_language == "de"

@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel, MarianTokenizer
 
+import seq2attn
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.agreement import AgreementReport, SearchAgreement
-from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
@@ -58,7 +58,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     tokenizer = MarianTokenizer.from_pretrained(tmp_path / "hf")
     tag = f">>{options['target_language']}<< " if "target_language" in options else ""
     inputs = tokenizer([tag + line for line in SOURCE], return_tensors="pt", padding=True)
-    translator = Translator.load(tmp_path / "run", "cpu")
+    translator = seq2attn.load(tmp_path / "run")
     lengths = LengthsConfig(alpha=0.8, max_length=18, max_length_ratio=None, source_language="de")
     assert translator.search == BeamConfig(beam_size=3, lengths=lengths)
     greedy = GreedyConfig(lengths=lengths)
@@ -104,7 +104,7 @@ def test_the_search_is_that_of_the_original(file: str, sentence: Path, tmp_path:
     theirs: Any = MarianMTModel.from_pretrained(tmp_path / "hf").eval()
     tokenizer = MarianTokenizer.from_pretrained(tmp_path / "hf")
     output = theirs.generate(**tokenizer(list(SOURCE), return_tensors="pt", padding=True)).tolist()
-    for ours, ids in zip(Translator.load(tmp_path / "run", "cpu").translate(list(SOURCE)), output, strict=True):
+    for ours, ids in zip(seq2attn.load(tmp_path / "run").translate(list(SOURCE)), output, strict=True):
         assert list(ours.tokens) == tokenizer.convert_ids_to_tokens([id for id in ids if id not in (0, pad)])
         assert 11 <= len(ours.tokens) < 18
 

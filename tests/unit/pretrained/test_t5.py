@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForSeq2SeqLM, T5Tokenizer
 
+import seq2attn
 from seq2attn.data.collate import collate_source
-from seq2attn.inference.translator import Translator
 from seq2attn.pretrained.family import ImportOptions
 from seq2attn.pretrained.import_run import import_run
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
@@ -46,7 +46,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     theirs: Any = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()
     tokenizer = T5Tokenizer.from_pretrained(tmp_path / "hf")
     inputs = tokenizer([prefix + line for line in SOURCE], return_tensors="pt", padding=True)
-    translator = Translator.load(tmp_path / "run", "cpu")
+    translator = seq2attn.load(tmp_path / "run")
     assert (translator.search == BeamConfig(beam_size=3, lengths=LENGTHS)) == ("target_language" in options)
     layers = [*translator.model.encoder.modules(), *translator.model.decoder.modules()]
     assert {one.p for one in layers if isinstance(one, torch.nn.Dropout)} == {theirs.config.dropout_rate}

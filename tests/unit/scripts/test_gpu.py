@@ -16,10 +16,10 @@ from benchmark.records import Book, Record
 from benchmark.tables import table
 from typer.testing import CliRunner
 
+import seq2attn
 from seq2attn.cli import app
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.inference.translator import Translator
 from seq2attn.search import captured_step
 from seq2attn.sweep.plan import load_plan
 from tests.support.untrained_runs import untrained_run
@@ -103,7 +103,7 @@ def test_search_is_measured_without_a_gpu(tmp_path, monkeypatch):
     }
     assert captures
     captures.clear()
-    Translator.load(tmp_path / "run").translate("Das Haus ist alt.")
+    seq2attn.load(tmp_path / "run").translate("Das Haus ist alt.")
     assert not captures
     assert all(f.get("sentences_per_s", 1) > 0 and f.get("latency_ms", 1) > 0 for f in figures)
 

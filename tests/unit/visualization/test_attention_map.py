@@ -7,12 +7,13 @@ import pytest
 
 from seq2attn.errors import UserError
 from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.options import AttentionSelection
 from seq2attn.tokenizers.normalize import join_sentences
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import EOS
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
-from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
+from seq2attn.visualization.attention import attention_text, draw_attention, select_all_maps, select_map
 from seq2attn.visualization.attention_map import AttentionMap
 from tests.support.attention_pages import SOURCE, TARGET, page_data, random_weights
 
@@ -63,9 +64,9 @@ def test_a_selection_keeps_its_names() -> None:
     ],
 )
 def test_unknown_layers_heads_and_kinds_are_errors(selection: AttentionSelection, options, message: str) -> None:
-    for select in (selection.select, selection.select_all, lambda weights: attention_text(weights, selection)):
+    for show in (select_map, select_all_maps, attention_text):
         with pytest.raises(UserError) as error:
-            select(random_weights(**options))
+            show(random_weights(**options), selection)
         assert message in str(error.value)
 
 
@@ -76,17 +77,17 @@ def test_an_unknown_color_scale_is_an_error() -> None:
 
 def test_a_missing_kind_of_attention_is_an_error() -> None:
     with pytest.raises(UserError, match=r"the model has no cross-attention; it has encoder self-attention"):
-        AttentionSelection().select(random_weights(decoder=False))
+        select_map(random_weights(decoder=False))
     with pytest.raises(UserError, match=r"the model has no cross-attention$"):
-        AttentionSelection().select_all(random_weights(decoder=False, encoder=False))
+        select_all_maps(random_weights(decoder=False, encoder=False))
 
 
 def test_defaults_depend_on_the_output_format() -> None:
     weights = random_weights()
-    assert AttentionSelection().select(weights).weights.shape[:2] == (1, 3)
+    assert select_map(weights).weights.shape[:2] == (1, 3)
 
     def kinds(selection: AttentionSelection, **options: bool) -> list[tuple[str, int, int]]:
-        return [(one.kind, *one.weights.shape[:2]) for one in selection.select_all(random_weights(**options))]
+        return [(one.kind, *one.weights.shape[:2]) for one in select_all_maps(random_weights(**options), selection)]
 
     assert kinds(AttentionSelection()) == [("cross", 2, 3), ("encoder", 2, 3)]
     assert kinds(AttentionSelection(), decoder=False) == [("encoder", 2, 3)]
@@ -142,7 +143,7 @@ def test_marks_are_alone_and_the_bytes_of_a_letter_are_joined(whole_words: bool)
     source, target = "“Old, boat” ب!", "A boat ب."
     sides = [TokenizedText.from_ids(tokenizer, [*tokenizer.encode(line), EOS]) for line in (source, target)]
     values = np.random.default_rng(1).random((1, 2, len(sides[1].tokens), len(sides[0].tokens)), np.float32)
-    drawn = AttentionSelection(whole_words=whole_words).select(AttentionWeights(*sides, values, None))
+    drawn = select_map(AttentionWeights(*sides, values, None), AttentionSelection(whole_words=whole_words))
     assert "<0x" not in "".join((*drawn.keys.tokens, *drawn.queries.tokens))
     place = [token.strip("▁") for token in drawn.keys.tokens].index("ب")
     is_byte = [token.startswith("<0x") for token in sides[0].tokens]

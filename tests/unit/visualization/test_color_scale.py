@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.options import AttentionSelection, ColorScale
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization import figure
-from seq2attn.visualization.attention import AttentionSelection, attention_text, draw_attention
-from seq2attn.visualization.attention_map import ColorScale, scale_weights
+from seq2attn.visualization.attention import attention_text, draw_attention
+from seq2attn.visualization.attention_map import scale_weights
 from seq2attn.visualization.figure import font_families
 from tests.support.attention_pages import Show, alphas, random_weights
 

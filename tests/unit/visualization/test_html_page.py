@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.options import AttentionSelection
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.visualization.attention import AttentionSelection
+from seq2attn.visualization.attention import select_all_maps
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.html_page import attention_html
 from tests.support.attention_pages import SOURCE, TARGET, Show, alphas, page_data, random_weights
@@ -20,7 +21,9 @@ CELLS = "[...document.querySelectorAll('#map td[data-at]')].map(td => Number(td.
 
 def test_the_page_has_all_weights_and_needs_no_network():
     selections = AttentionSelection(), AttentionSelection("cross", layer=2, head="mean")
-    page = attention_html([one.select_all(weights) for one, weights in zip(selections, (FIRST, SECOND), strict=True)])
+    page = attention_html(
+        [select_all_maps(weights, one) for one, weights in zip(selections, (FIRST, SECOND), strict=True)]
+    )
     first, second = page_data(page)["sentences"]
     assert [first["title"], second["title"]] == ["The cat <!--"] * 2
     for data, expected in zip(first["maps"], (FIRST.cross_attention, FIRST.encoder_self_attention), strict=True):

@@ -1,0 +1,182 @@
+"""Translators of a run, or of an ensemble of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from seq2attn.config import plugin
+from seq2attn.data.inspection import DataReport
+from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
+from seq2attn.inference.engines.base import Engine, EngineError
+from seq2attn.inference.engines.exported import load_exported_engine
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.engines.source_limit import model_source_limit
+from seq2attn.inference.glossary import load_glossary
+from seq2attn.inference.reranking import RerankRun, load_rerankers
+from seq2attn.inference.search_options import resolve_search
+from seq2attn.inference.translator import Member, Translator
+from seq2attn.inference.unknown_words import check_replaces_unknown_words
+from seq2attn.models.ensemble import Ensemble
+from seq2attn.nn.device import resolve_device
+from seq2attn.nn.kernels.linear import prepack_linears
+from seq2attn.options import TranslationOptions
+from seq2attn.search.translate_ids import default_batch_tokens
+from seq2attn.tokenizers.vocabulary import check_same
+
+DEFAULT_OPTIONS = TranslationOptions()
+
+
+def load(run: Path | str, options: TranslationOptions = DEFAULT_OPTIONS) -> Translator:
+    """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Guten Morgen.").text`.
+
+    Raises RunError when the directory is not a run, its files do not match, or the run was not exported or has changed
+    since, and for a run that cannot be in the ensemble; UserError for options that exclude each other, or that the
+    model or the engine does not have; ConfigError for a search of the config that the engine does not support.
+    """
+    folder = RunDirectory(Path(run).absolute())
+    digests = _digests(folder, options)
+    translator = load_translator(RunDirectory(Path(run)), load_experiment(RunDirectory(Path(run)), options), options)
+    return replace(translator, reload=partial(_reload, folder, _for_reload(options), digests))
+
+
+def load_experiment(
+    run: RunDirectory, options: TranslationOptions, sections: Sequence[str] = ("search",)
+) -> ExperimentConfig:
+    """The config of a run with the search of `options`, whose overrides are of `sections`.
+
+    Raises UserError for options that exclude each other, and for a search of the config that is too large.
+    """
+    plugin.allow_code(options.allow_code)
+    experiment = run.load_config(options.overrides, sections)
+    search = resolve_search(experiment.search, options, run.config_path)
+    return experiment.model_copy(update={"search": search})
+
+
+def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: TranslationOptions) -> Translator:
+    """The translator of a run with the config of `load_experiment`. For errors see `load`."""
+    if options.ensemble and options.engine != "native":
+        raise UserError(f"an ensemble is translated by the native engine, not by `{options.engine}`")
+    if options.engine == "native" and options.export_dir is not None:
+        raise UserError("``export_dir`` needs ``engine=ctranslate2`` or ``engine=onnx``")
+    device, search = resolve_device(options.device), experiment.search
+    first, *others = [
+        _load_in_thread(folder, config, device)
+        for folder, config in [(run, experiment), *_load_configs(options.ensemble)]
+    ]
+    engine = _load_engine(run, [first, *others], options, device)
+    if options.replace_unk:
+        check_replaces_unknown_words(first.model, first.tokenizers)
+    for folder, member in zip(options.ensemble, others, strict=True):
+        _check_member(member, folder, first, run.folder)
+    rerankers = load_rerankers(options, run, first.tokenizers, search, device)
+    members = tuple(Member(one.model, one.tokenizers, model_source_limit(one.experiment)) for one in (first, *others))
+    if options.to is not None:
+        members = tuple(member.translating_into(options.to) for member in members)
+    _check_search(engine, run, experiment, options)
+    tokenizers, report = members[0].tokenizers, DataReport.load(run.folder)
+    return Translator(
+        members,
+        search,
+        engine,
+        options.batch_tokens or default_batch_tokens(device),
+        training_report=report.train if report else None,
+        rerankers=rerankers,
+        glossary=load_glossary(options.glossary, tokenizers, search, replace_unk=options.replace_unk),
+        replace_unk=options.replace_unk,
+    )
+
+
+def _load_configs(runs: Sequence[Path]) -> list[tuple[RunDirectory, ExperimentConfig]]:
+    return [(RunDirectory(Path(run)), RunDirectory(Path(run)).load_config()) for run in runs]
+
+
+def _load_in_thread(run: RunDirectory, experiment: ExperimentConfig, device: torch.device) -> LoadedRun:
+    """The run, loaded in a thread that ends, and with it its team of OpenMP threads.
+
+    CTranslate2 uses the same OpenMP, whose threads sleep between two products once they are more than the processors: a
+    single sentence took three times as long.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run.load_model, experiment, device).result()
+
+
+def _load_engine(
+    run: RunDirectory, members: Sequence[LoadedRun], options: TranslationOptions, device: torch.device
+) -> Engine:
+    """The engine of a run or of an ensemble."""
+    if options.engine == "native":
+        for member in members:
+            prepack_linears(member.model)
+        models = tuple(member.model for member in members)
+        return NativeEngine(models[0] if len(models) == 1 else Ensemble(models), options.precision)
+    if options.precision != "float32":
+        reason = f"has the precision that the run was exported with, not `{options.precision}`"
+        raise UserError(f"`{options.engine}` {reason}")
+    return load_exported_engine(run, options.engine, options.export_dir, device)
+
+
+def _check_search(engine: Engine, run: RunDirectory, experiment: ExperimentConfig, options: TranslationOptions) -> None:
+    """Raises ConfigError for a search of the config that the engine does not support, UserError for `options.mbr`."""
+    mistakes = engine.unsupported(experiment.search)
+    if mistakes and options.mbr is not None:
+        raise UserError(f"``mbr``: {EngineError(engine.name, mistakes)}")
+    if mistakes:
+        raise run.config_error(mistakes, options.overrides)
+
+
+def _check_member(member: LoadedRun, run: Path, first: LoadedRun, first_run: Path) -> None:
+    """Raises RunError if two runs cannot be in one ensemble."""
+    message = f"{run}: cannot be in an ensemble with {first_run}"
+    try:
+        check_same(first.target.vocabulary, member.target.vocabulary, run / "target" / "vocabulary.json")
+    except RunError as error:
+        raise RunError(f"{message}, which has another target vocabulary. {error}") from None
+    if member.target.is_right_to_left != first.target.is_right_to_left:
+        raise RunError(f"{message}: one writes from left to right, the other from right to left")
+    if {*member.source.tags} != {*first.source.tags}:
+        tags = [", ".join(one.source.tags) or "none" for one in (member, first)]
+        raise RunError(f"{message}, which has other tags: {tags[1]}, not {tags[0]}")
+    own, others = (getattr(one.source.config, "tag", None) for one in (member, first))
+    if own and others and own != others:
+        raise RunError(f"{message}, which was imported for `{others}`, not `{own}`; import one of them again")
+
+
+def _runs(run: RunDirectory, options: TranslationOptions) -> list[RunDirectory]:
+    """All runs that a translator is loaded from."""
+    return [run, *map(RunDirectory, options.ensemble), *(RunDirectory(one.folder) for one in RerankRun.all_of(options))]
+
+
+def _digests(run: RunDirectory, options: TranslationOptions) -> list[str | None]:
+    """Digests of the weights of all runs."""
+    return [one.weights_digest() for one in _runs(run, options)]
+
+
+def _for_reload(options: TranslationOptions) -> TranslationOptions:
+    """The options with absolute paths, for another working directory. A pickled translator has its glossary."""
+    reranking = {False: list[str](), True: list[str]()}
+    for run in RerankRun.all_of(options):
+        reranking[run.is_backward].append(f"{run.folder.absolute()}:{run.weight!r}")
+    return replace(
+        options,
+        ensemble=[run.absolute() for run in options.ensemble],
+        rerank=reranking[False],
+        rerank_backward=reranking[True],
+        glossary=None,
+        export_dir=options.export_dir and options.export_dir.absolute(),
+    )
+
+
+def _reload(run: RunDirectory, options: TranslationOptions, digests: Sequence[str | None]) -> Translator:
+    """A translator that was pickled. Raises RunError if the weights are others meanwhile."""
+    for one, digest in zip(_runs(run, options), digests, strict=True):
+        if one.weights_digest() != digest:
+            raise RunError(f"{one.weights_path}: is not what the translator was loaded from; load it again")
+    return load(run.folder, options)

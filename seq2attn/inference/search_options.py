@@ -1,0 +1,77 @@
+"""The search of one call: that of a config with the options of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seq2attn.errors import UserError
+from seq2attn.options import TranslationOptions
+from seq2attn.search.search_config import SampleConfig, SearchConfig, beam_search, greedy_search, mbr_sampling
+
+MAX_SEARCH_TOKENS = 2**16
+"""Tokens that a search may keep for a sentence, over all hypotheses, unless the user set the search."""
+
+
+def resolve_search(search: SearchConfig, options: TranslationOptions, config: Path) -> SearchConfig:
+    """The `search` of a config file with the options of a call; settings of all kinds are kept, and others of its kind.
+
+    Raises UserError when two kinds of search are given, for a beam that its groups do not divide, for overrides of the
+    same key or that the kind of search lacks, and for a search of the config that is too large.
+    """
+    given = {"greedy": options.greedy, "beam": options.beam is not None, "mbr": options.mbr is not None}
+    if len(names := [f"``{name}``" for name, is_given in given.items() if is_given]) > 1:
+        raise UserError(f"{' and '.join(names)} exclude each other")
+    _check_same_keys(options)
+    if options.long_inputs is not None:
+        lengths = search.lengths.model_copy(update={"long_inputs": options.long_inputs})
+        search = search.model_copy(update={"lengths": lengths})
+    resolved = search
+    if options.mbr is not None:
+        resolved = mbr_sampling(search, options.mbr)
+    elif options.greedy:
+        resolved = greedy_search(search)
+    elif options.beam is not None:
+        resolved = beam_search(search, options.beam)
+    if resolved.kind != search.kind:
+        _check_fields(options, resolved, names[0])
+    if options.beam is None and options.mbr is None:
+        _check_size(resolved, options, config)
+    return resolved
+
+
+def _check_same_keys(options: TranslationOptions) -> None:
+    """Raises UserError for an override of a key that another option sets too."""
+    same: Mapping[str, tuple[str, Any]] = {
+        "beam_size": ("beam", options.beam),
+        "num_samples": ("mbr", options.mbr),
+        "lengths.long_inputs": ("long_inputs", options.long_inputs),
+    }
+    for override in options.overrides:
+        name, value = same.get(override.partition("=")[0].removeprefix("search."), ("", None))
+        if value is not None:
+            raise UserError(f"``overrides={override}``: has no effect with ``{name}``")
+
+
+def _check_fields(options: TranslationOptions, search: SearchConfig, name: str) -> None:
+    """Raises UserError for an override of the kind of search, or of a field that the kind of an option lacks."""
+    for override in options.overrides:
+        section, key, *_ = [*override.partition("=")[0].split("."), "kind"]
+        if section == "search" and (key == "kind" or key not in type(search).model_fields):
+            raise UserError(f"``overrides={override}``: has no effect with {name}")
+
+
+def _check_size(search: SearchConfig, options: TranslationOptions, config: Path) -> None:
+    """Refuse a search of a run's `config` that is larger than any machine has time and memory for.
+
+    A search that the user set by overrides, such as `search.beam_size=500`, is not refused. Raises UserError.
+    """
+    width, longest = search.num_hypotheses, search.lengths.max_length
+    key = "num_samples" if isinstance(search, SampleConfig) else "beam_size"
+    if width * longest > MAX_SEARCH_TOKENS and not any(one.startswith("search") for one in options.overrides):
+        smaller, same = (f"(``overrides=search.{key}={size}``)" for size in (5, width))
+        raise UserError(
+            f"{config}: its `search` follows {width:,} hypotheses of up to {longest:,} tokens, which may take hours and"
+            f" all memory; set another {smaller}, or confirm it {same}"
+        )

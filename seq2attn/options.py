@@ -1,0 +1,300 @@
+"""Options of commands and of the functions that do their work, each declared once.
+
+A dataclass is a group of options: the command line has its fields as options, Python passes it to `seq2attn.load` and
+the like. Nothing is imported that is slow, so that `--help` is fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+import typer
+
+from seq2attn.errors import UserError
+
+
+def _allow_code(modules: list[str]) -> list[str]:
+    if modules:
+        from seq2attn.config.plugin import allow_code
+
+        allow_code(modules)
+    return modules
+
+
+ConfigPath: TypeAlias = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.", show_default=False)]
+
+ConfigPaths: TypeAlias = Annotated[
+    list[Path], typer.Argument(metavar="CONFIG", help="One or more YAML files.", show_default=False)
+]
+
+RunDir: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="RUN_DIR", help="The run directory of a training.", show_default=False)
+]
+
+RunDirs: TypeAlias = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN_DIR", help="The run directories of one or more trainings.", show_default=False),
+]
+
+OutputFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to FILE (-: standard output; .gz and .xz are compressed).",
+        show_default=False,
+    ),
+]
+
+Overwrite: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an output file that is not what an earlier call wrote.")
+]
+
+AllowCode: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-code",
+        metavar="NAME",
+        callback=_allow_code,
+        default_factory=list,
+        show_default=False,
+        help="Allow a module of custom components that a run names to be imported. Only if you trust it.",
+    ),
+]
+"""The modules are allowed for the whole process before the command runs, which need not read the value."""
+
+Tag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Put the tag <NAME> before each source, for a model trained with tags."),
+]
+"""The tag of all sources; checked by `Tokenizer.check_tag`."""
+
+To: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="LANG", help="Translate into this language, for an imported model with several.")
+]
+
+Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+
+
+def _overrides(description: str) -> Any:
+    """The option `--set`; `description` names the file, with an example."""
+    help = f"Set a value of {description}. Repeatable."
+    return typer.Option("--set", metavar="KEY=VALUE", default_factory=list, show_default=False, help=help)
+
+
+Overrides: TypeAlias = Annotated[list[str], _overrides("the config, e.g. --set search.beam_size=10")]
+
+SweepOverrides: TypeAlias = Annotated[list[str], _overrides("the file, e.g. --set seeds=[1,2,3]")]
+
+SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
+LongInputs: TypeAlias = Literal["split", "truncate"]
+"""Treatment of a source line with too many tokens."""
+AttentionKind: TypeAlias = Literal["cross", "encoder"]
+ColorScale: TypeAlias = Literal["max", "row", "0-1"]
+
+
+@dataclass(frozen=True)
+class TranslationOptions:
+    """The search, the inference engine and the device of a translator; what is not given is that of the run."""
+
+    overrides: Overrides = field(default_factory=list)
+    allow_code: AllowCode = field(default_factory=list)
+    ensemble: Annotated[
+        list[Path],
+        typer.Option(
+            "--ensemble",
+            metavar="RUN_DIR",
+            default_factory=list,
+            show_default=False,
+            help="Average the probabilities with those of this run, which has the same target vocabulary. Repeatable.",
+        ),
+    ] = field(default_factory=list)
+    rerank: Annotated[
+        list[str],
+        typer.Option(
+            metavar="RUN_DIR[:WEIGHT]",
+            default_factory=list,
+            show_default=False,
+            help="Rerank the hypotheses of each line by this run of the same direction too, with a weight of 1 or"
+            " WEIGHT. Repeatable.",
+        ),
+    ] = field(default_factory=list)
+    rerank_backward: Annotated[
+        list[str],
+        typer.Option(
+            metavar="RUN_DIR[:WEIGHT]",
+            default_factory=list,
+            show_default=False,
+            help="The same by a run from target to source. Repeatable.",
+        ),
+    ] = field(default_factory=list)
+    to: To = None
+    beam: Annotated[int | None, typer.Option(min=1, max=1000, metavar="N", help="Beam search with N beams.")] = None
+    greedy: Annotated[bool, typer.Option("--greedy", help="Greedy search: the most likely token at every step.")] = (
+        False
+    )
+    mbr: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, metavar="N", help="Minimum Bayes risk decoding: the best of N samples, by chrF."),
+    ] = None
+    replace_unk: Annotated[
+        bool,
+        typer.Option(
+            "--replace-unk",
+            help="Replace unknown words by the source words with the most attention, or their terms in --glossary.",
+        ),
+    ] = False
+    glossary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Terms that translations must have, in beam search: source term, tab, target term, line by line.",
+            show_default=False,
+        ),
+    ] = None
+    long_inputs: Annotated[
+        LongInputs | None,
+        typer.Option(help="Lines too long for the model: split at sentence boundaries, or truncated. [split]"),
+    ] = None
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="native|ctranslate2|onnx",
+            help="The inference engine: PyTorch, or CTranslate2 or ONNX Runtime after `export`.",
+        ),
+    ] = "native"
+    export_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The output directory of `export`. [RUN_DIR/ENGINE]")
+    ] = None
+    device: Device = "auto"
+    precision: Annotated[
+        SearchPrecision, typer.Option(help="Precision of the search; bfloat16 is faster on a GPU.")
+    ] = "float32"
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Source tokens of a batch, times beams. [8192; on a GPU by its memory, at most 262144]",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class TranslateOptions:
+    """Input and output of `seq2attn translate`."""
+
+    sentences: Annotated[
+        list[str],
+        typer.Argument(metavar="SENTENCE", default_factory=list, help="Sentences to translate.", show_default=False),
+    ] = field(default_factory=list)
+    input_file: Annotated[
+        Path | None,
+        typer.Option("--input", "-i", help="Translate the lines of FILE (-: standard input).", metavar="FILE"),
+    ] = None
+    output_file: OutputFile = None
+    overwrite: Overwrite = False
+    n_best: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Print N translations per line: line number, score, text.")
+    ] = 1
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="The beginning of each translation.", show_default=False)
+    ] = ""
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line, with scores.")] = False
+    attention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw attention: FILE.html for all lines, FILE.png, .svg or .pdf for the first, - in the terminal.",
+        ),
+    ] = None
+    tag: Tag = None
+
+
+@dataclass(frozen=True)
+class AttentionSelection:
+    """The attention weights to show. Defaults (None) depend on the output format."""
+
+    kind: Annotated[
+        AttentionKind | None,
+        typer.Option(
+            "--attention-kind", help="Cross-attention, or the encoder's self-attention. [cross; in HTML both]"
+        ),
+    ] = None
+    layer: Annotated[
+        str | int | None,
+        typer.Option(metavar="N|top|all", help="The layers to draw; 1 is the lowest. [top; in HTML all]"),
+    ] = None
+    head: Annotated[
+        str | int | None,
+        typer.Option(metavar="N|mean|all", help="The heads to draw. [all; in the terminal their mean]"),
+    ] = None
+    whole_words: Annotated[bool, typer.Option("--whole-words", help="Draw words instead of subwords.")] = False
+    color_scale: Annotated[
+        ColorScale, typer.Option(help="The weight drawn in full color: the largest, the largest of each row, or 1.")
+    ] = "max"
+
+    def __post_init__(self) -> None:
+        """Check the color scale, which Python users may misspell. Raises UserError."""
+        if self.color_scale not in get_args(ColorScale):
+            raise UserError(f"there is no color scale `{self.color_scale}`; use {', '.join(get_args(ColorScale))}")
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Test set and metrics of `seq2attn evaluate`, in place of those of the config."""
+
+    source: Annotated[
+        Path | None, typer.Option(help="Evaluate on this file instead of the config's test sets.", metavar="FILE")
+    ] = None
+    references: Annotated[
+        list[Path],
+        typer.Option(
+            "--reference",
+            default_factory=list,
+            help="Reference translations of --source. Repeatable.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = field(default_factory=list)
+    metrics: Annotated[
+        list[str],
+        typer.Option(
+            "--metric",
+            default_factory=list,
+            help="bleu, chrf, chrf++, ter, exact, token-error-rate or paper_bleu. Repeatable.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = field(default_factory=list)
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            help="sacreBLEU's tokenizer for BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or flores200; by default by"
+            " the script of the references.",
+            metavar="NAME",
+        ),
+    ] = None
+    tag: Tag = None
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Input and output of `seq2attn score`."""
+
+    source: Annotated[Path, typer.Option(help="Text in the source language.", metavar="FILE")]
+    target: Annotated[Path, typer.Option(help="Its translation, line by line.", metavar="FILE")]
+    output_file: OutputFile = None
+    overwrite: Overwrite = False
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Add each token with its log-probability, EOS last.")
+    ] = False
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object per pair, with all tokens and log-probabilities.")
+    ] = False
+    tag: Tag = None
+    to: To = None
+    device: Device = "auto"
