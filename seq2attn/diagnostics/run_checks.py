@@ -92,7 +92,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
     )
     sentences = list(islice(numbered, count))
     if not sentences:
-        raise DataError(f"{path}: has no line to check the model with; give ``input_file``")
+        raise DataError(f"{path}: has no line to check the model with; give ``input_file=FILE``")
     if file is None:
         targets = [tuple(target.encode(translation)[:longest]) for _, _, translation in sentences]
     else:
@@ -151,5 +151,5 @@ def _texts(run: RunDirectory, file: Path | None) -> tuple[Path, Iterator[tuple[s
         return file, ((line, "") for line in read_lines(file))
     dev = (run.folder / DEV).with_suffix(".jsonl")
     if not dev.is_file():
-        raise DataError(f"{dev}: is missing; give ``input_file`` with sentences in the source language")
+        raise DataError(f"{dev}: is missing; give ``input_file=FILE`` with sentences in the source language")
     return dev, read_text_pairs(dev)
