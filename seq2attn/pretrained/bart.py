@@ -38,20 +38,13 @@ LAYER_NAMES = (
     ("coder.norm", "coder.layer_norm"),
     ("embedding_norm", "layernorm_embedding"),
     ("position_encoding.embedding", "embed_positions"),
+    ("^", "model."),
 )
 """Parts of our names of weights, and of those of Hugging Face."""
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
-
-def hf_name(name: str) -> str:
-    """The name of a weight of our encoder or decoder in a file of Hugging Face."""
-    for ours, theirs in LAYER_NAMES:
-        name = name.replace(ours, theirs)
-    return f"model.{name}"
-
-
 BART_NAMES = WeightNames(
-    layer=hf_name,
+    layers=LAYER_NAMES,
     shared="model.shared.weight",
     source="model.encoder.embed_tokens.weight",
     target="model.decoder.embed_tokens.weight",

@@ -5,6 +5,7 @@ Layers differ in names only. The tables of embeddings and the output layer also 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ FLOAT_DTYPES = ("F64", "F32", "F16", "BF16")
 class WeightNames:
     """Names of a family's weights."""
 
-    layer: Callable[[str], str]  # the name of a weight of our encoder or decoder
+    layers: tuple[tuple[str, str], ...]  # patterns of parts of our names in encoder and decoder, and parts of theirs
     shared: str  # embeddings
     source: str
     target: str
@@ -38,6 +39,12 @@ class WeightNames:
     unused: tuple[str, ...] = ()  # weights that a file may have, and that have no effect
     learned: tuple[str, ...] = ()  # tables of learned positions
     first_position: int = 0  # the row of the first position in these
+
+    def layer(self, name: str) -> str:
+        """The name of a weight of our encoder or decoder."""
+        for ours, theirs in self.layers:
+            name = re.sub(ours, theirs, name)
+        return name
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -31,6 +31,10 @@ MAX_UNUSED_ROWS = 2**10
 NUM_EXTRA_IDS = 100
 """Entries after the pieces that mark masked text in the first training."""
 LAYER_NAMES = (
+    ("^(encoder.*)feed_forward_residual.norm", r"\1layer.1.layer_norm"),
+    ("^(decoder.*)feed_forward_residual.norm", r"\1layer.2.layer_norm"),
+    ("^(encoder.*)feed_forward", r"\1layer.1.DenseReluDense"),
+    ("^(decoder.*)feed_forward", r"\1layer.2.DenseReluDense"),
     ("self_attention_residual.norm", "layer.0.layer_norm"),
     ("cross_attention_residual.norm", "layer.1.layer_norm"),
     ("self_attention", "layer.0.SelfAttention"),
@@ -47,16 +51,6 @@ LAYER_NAMES = (
 )
 """Parts of our names of weights, and of those of Hugging Face."""
 ACTIVATIONS = {"relu": "relu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
-
-
-def hf_name(name: str, *, gated: bool) -> str:
-    """The name of a weight of our encoder or decoder in a file of Hugging Face."""
-    number = 1 if name.startswith("encoder") else 2
-    name = name.replace("feed_forward_residual.norm", f"layer.{number}.layer_norm")
-    name = name.replace("feed_forward", f"layer.{number}.DenseReluDense")
-    for ours, theirs in (*LAYER_NAMES, ("up_proj", "wi_1" if gated else "wi")):
-        name = name.replace(ours, theirs)
-    return name
 
 
 class T5Architecture(Architecture):
@@ -103,7 +97,7 @@ class T5(Family):
     architecture_class = T5Architecture
     architecture: T5Architecture
     names = WeightNames(
-        layer=partial(hf_name, gated=False),
+        layers=LAYER_NAMES,
         shared="shared.weight",
         source="encoder.embed_tokens.weight",
         target="decoder.embed_tokens.weight",
@@ -120,7 +114,8 @@ class T5(Family):
     def tables(self) -> Tables:
         """The embeddings and the output layer, which is tied where it is scaled: in T5 1.0."""
         fields = self.architecture
-        names = replace(self.names, layer=partial(hf_name, gated=fields.feed_forward_proj.startswith("gated")))
+        up_proj = "wi_1" if fields.feed_forward_proj.startswith("gated") else "wi"
+        names = replace(self.names, layers=(*LAYER_NAMES, ("up_proj", up_proj)))
         return T5Tables(names, fields.vocab_size, fields.vocab_size, fields.d_model, True, fields.scale_decoder_outputs)
 
     @property
