@@ -22,7 +22,7 @@ from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.device import is_oom_error
 from seq2attn.nn.precision import autocast
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.metrics_logger import Session, format_all_lines, format_few_lines
+from seq2attn.training.metrics_logger import Session, format_few_lines
 from seq2attn.training.resolve import MIN_UPDATES, UpdateBatches
 
 MakeMicroBatches: TypeAlias = Callable[[Sequence[Indices]], list[MicroBatch]]
@@ -45,7 +45,7 @@ def reduce_micro_batches(
     count = len(failed.rows)
     message = f"update {update}: {format_few_lines(failed.rows)} did not fit in memory"
     event = "out_of_memory" if count > 1 else "dropped"
-    session.logger.log_metrics(event, update, {"lines": format_all_lines(failed.rows)})
+    session.logger.log_metrics(event, update, {}, failed.rows)
     if count > 1:
         session.logger.log(f"{message}; micro-batches of this size are halved")
         return [half for part in micro_batches for half in _halve(part, failed.num_tokens, make)]

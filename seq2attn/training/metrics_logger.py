@@ -77,13 +77,17 @@ class MetricsLogger:
             sync(path)
         return {path.name: path.stat().st_size for path in paths}
 
-    def log_metrics(self, kind: str, update: int, metrics: Mapping[str, float | str]) -> None:
-        """A line of metrics.jsonl, and scalars of TensorBoard."""
+    def log_metrics(
+        self, kind: str, update: int, metrics: Mapping[str, float | str], rows: Sequence[int] | Indices | None = None
+    ) -> None:
+        """A line of metrics.jsonl, with the lines of the pairs at `rows` of the text, and scalars of TensorBoard."""
         if not self.is_main_process:
             return
         # JSON has no numbers that are not finite
         finite = {k: v if isinstance(v, str) or math.isfinite(v) else str(v) for k, v in metrics.items()}
         line = {"kind": kind, "update": update, **finite}
+        if rows is not None:
+            line["lines"] = " ".join(str(int(row) + 1) for row in rows)
         self._append(METRICS_FILE, json.dumps(line, ensure_ascii=False) + "\n")
         if self.tensorboard is not None:
             for name, value in finite.items():
@@ -215,11 +219,6 @@ class _LogFileHandler(logging.FileHandler):
         if isinstance(error, OSError):
             raise _write_error(Path(self.baseFilename), error) from None
         super().handleError(record)
-
-
-def format_all_lines(rows: Sequence[int] | Indices) -> str:
-    """Line numbers of pairs in data/train.jsonl, for metrics.jsonl."""
-    return " ".join(str(int(row) + 1) for row in rows)
 
 
 def format_few_lines(rows: Sequence[int] | Indices) -> str:

@@ -12,7 +12,7 @@ from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import UserError
 from seq2attn.io.terminal import shorten
-from seq2attn.training.metrics_logger import Session, format_all_lines, format_few_lines
+from seq2attn.training.metrics_logger import Session, format_few_lines
 from seq2attn.training.train_state import AttemptedUpdate, TrainState
 
 SYNC_EVERY = {"cpu": 1, "cuda": 32}
@@ -81,7 +81,7 @@ class NonFiniteGuard:
     def _log(self, attempt: AttemptedUpdate) -> None:
         rows, loss, norm = self._all_rows(attempt), float(attempt.loss), float(attempt.grad_norm)
         metrics = {"loss": loss, "gradient_norm": norm, "learning_rate": attempt.lr}
-        self.session.logger.log_metrics("skipped", attempt.update, {**metrics, "lines": format_all_lines(rows)})
+        self.session.logger.log_metrics("skipped", attempt.update, metrics, rows)
         self.session.logger.log(
             f"update {attempt.update} skipped: loss {loss:.6g}, gradient norm {norm:.6g}; pairs: "
             + format_few_lines(rows)
