@@ -14,9 +14,8 @@ from seq2attn.inference.glossary import Glossary, TermCounts
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
-from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.commands import Invoke, write_lines
-from tests.support.untrained_runs import WORDS, untrained_run
+from tests.support.untrained_runs import untrained_run
 
 GIVEN = b"a few words\n\nnot fewer\nof words which\n"
 TERMS = "few\tnot many\nwords\tof\nwords which\twhich there are\n"
@@ -39,18 +38,6 @@ def test_translations_have_the_terms(invoke: Invoke, run: RunDirectory) -> None:
     assert "not many" in split.out and "2 of 2 terms" in split.err
     parts = [invoke(*command, part, "--glossary", "terms").out.strip() for part in ("few", "of", "words")]
     assert split.out.strip() == " ".join(parts)  # a part has its own terms only
-
-
-def test_the_longest_source_term_at_word_boundaries_counts(run: RunDirectory, tmp_path: Path) -> None:
-    glossary = Glossary.load(tmp_path / "terms", (WordTokenizerConfig().train(WORDS),) * 2)
-    for text, terms in {
-        "a few words, few": ["not many", "of"],
-        "fewer swords": [],
-        "(words which": ["which there are"],
-        "words words which": ["of", "which there are"],
-    }.items():
-        assert [term.text for term in glossary.find(text)] == terms
-        assert sum(glossary.is_met(text, "of not many")) == len([term for term in terms if term[0] != "w"])
 
 
 @pytest.mark.parametrize(

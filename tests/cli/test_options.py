@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import seq2attn
-from seq2attn.data.filter import EncodedPair, FiltersConfig
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.options import TranslationOptions
@@ -49,15 +48,6 @@ def test_weights_are_for_the_vocabulary_of_either_side(tmp_path: Path, side: str
     WordTokenizerConfig().train([f"other-{word}" for word in WORDS]).save(run.folder / side)
     with pytest.raises(RunError, match=f"another vocabulary. .*{side}/vocabulary.json"):
         seq2attn.load(run.folder)
-
-
-@pytest.mark.parametrize("pair", [([4], [4] * 4), ([4] * 4, [4])])
-def test_filters_check_both_sides(pair: tuple[list[int], list[int]]) -> None:
-    encoded = EncodedPair(("", ""), pair)
-    assert FiltersConfig(max_length=3).rejection_reason(encoded) == "too_long"
-    assert FiltersConfig(max_length=4).rejection_reason(encoded) is None
-    assert FiltersConfig(max_length_ratio=3).rejection_reason(encoded) == "unbalanced"
-    assert FiltersConfig(max_length_ratio=4).rejection_reason(encoded) is None
 
 
 def test_names_of_parts_are_those_of_a_dry_run(invoke: Invoke, tmp_path: Path) -> None:

@@ -219,10 +219,12 @@ def test_filters(tmp_path: Path, data: DataConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "reason"), [((0, 9), "empty"), ((1, 9), "too_long"), ((1, 5), "unbalanced"), ((3, 5), "num_kept")]
+    ("lengths", "reason"), [((0, 9), "empty"), ((1, 9), "too_long"), ((2, 5), "unbalanced"), ((2, 4), "num_kept")]
 )
-def test_a_pair_is_counted_once(lengths: tuple[int, int], reason: str) -> None:
-    pair = EncodedPair(("a", "b"), ([7] * lengths[0], [7] * lengths[1]))
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_pair_is_counted_once(lengths: tuple[int, int], reason: str, order: int) -> None:
+    source, target = lengths[::order]
+    pair = EncodedPair(("a", "b"), ([7] * source, [7] * target))
     pair_filter = PairFilter(FiltersConfig(max_length=5, max_length_ratio=2, drop_duplicates=True))
     [*pair_filter.filter([pair, pair])]
     counts = {"num_kept": 0, reason: 2} if reason != "num_kept" else {"num_kept": 1, "duplicate": 1}
