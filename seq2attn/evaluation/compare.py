@@ -111,7 +111,7 @@ def compare_translations(
 def _compare(
     test_set: EvaluationSet,
     outputs: Mapping[str, tuple[Sequence[str], dict[str, Any]]],
-    first: RunDirectory,
+    first_run: RunDirectory,
     test: SignificanceTest,
     num_examples: int,
 ) -> SetComparison:
@@ -124,7 +124,7 @@ def _compare(
         settings=_differences({run: settings for run, (_, settings) in outputs.items()}),
         scores=paired_scores(metrics, translations, test_set.references, metrics.names, test),
         by_length={run: test_set.bleu_by_length(lines) for run, lines in translations.items()},
-        by_frequency=_by_frequency(test_set, translations, text_path(first.folder / TRAIN)),
+        by_frequency=_by_frequency(test_set, translations, text_path(first_run.folder / TRAIN)),
         examples=_examples(test_set, translations, num_examples),
     )
 

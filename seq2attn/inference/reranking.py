@@ -104,12 +104,12 @@ def rerank(
 
 def load_rerankers(
     options: TranslationOptions,
-    first: RunDirectory,
+    first_run: RunDirectory,
     tokenizers: TokenizerPair,
     search: SearchConfig,
     device: torch.device,
 ) -> tuple[Reranker, ...]:
-    """The models that rerank the translations of the run `first`, which has these `tokenizers`.
+    """The models that rerank the translations of `first_run`, which has these `tokenizers`.
 
     Raises UserError for a search with a single hypothesis or minimum Bayes risk, for another language than that of the
     run, and for a run of the other direction, with other tags, or imported for another language.
@@ -122,13 +122,15 @@ def load_rerankers(
         if search.mbr:
             why = "minimum Bayes risk decoding orders them otherwise"
         raise UserError(f"{runs[0].argument}: reranking is for several hypotheses by their scores, and {why}")
-    return tuple(_load_reranker(run, first, tokenizers, device) for run in runs)
+    return tuple(_load_reranker(run, first_run, tokenizers, device) for run in runs)
 
 
-def _load_reranker(run: RerankRun, first: RunDirectory, tokenizers: TokenizerPair, device: torch.device) -> Reranker:
-    folder = RunDirectory(run.folder)
-    _check_direction(run, folder, first)
-    loaded = folder.load(device)
+def _load_reranker(
+    run: RerankRun, first_run: RunDirectory, tokenizers: TokenizerPair, device: torch.device
+) -> Reranker:
+    other_run = RunDirectory(run.folder)
+    _check_direction(run, other_run, first_run)
+    loaded = other_run.load(device)
     expected = () if run.is_backward else tokenizers.source.tags
     if {*(tags := loaded.source.tags)} != {*expected}:
         known, wanted = (", ".join(names) or "none" for names in (tags, expected))
@@ -147,14 +149,14 @@ def _check_languages(run: RerankRun, tokenizers: Sequence[Tokenizer], scored: Se
             )
 
 
-def _check_direction(run: RerankRun, folder: RunDirectory, first: RunDirectory) -> None:
+def _check_direction(run: RerankRun, other_run: RunDirectory, first_run: RunDirectory) -> None:
     """Raises UserError if the training text of both runs shows that `run` has the other direction."""
     (sources, targets), (first_sources, first_targets) = (
-        one.load_config().data.training_files for one in (folder, first)
+        one.load_config().data.training_files for one in (other_run, first_run)
     )
     same = bool(sources & first_sources or targets & first_targets)
     reverse = bool(sources & first_targets or targets & first_sources)
     if same != reverse and reverse != run.is_backward:
         direction = "the same direction as" if same else "the other direction than"
-        message = f"by the files of `data.train` it was trained in {direction} {first.folder}"
+        message = f"by the files of `data.train` it was trained in {direction} {first_run.folder}"
         raise UserError(f"{run.argument}: {message}; give ``{_option(not run.is_backward)}``")

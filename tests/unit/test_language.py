@@ -45,8 +45,6 @@ OTHER_PROGRAMS = ("seq2attn/config/hints.py", "seq2attn/pretrained/", "seq2attn/
 """Code that calls things as other programs do."""
 KNOWN = {
     "seq2attn/experiment/training_config.py: objective",  # a message, to be changed with the messages of the commands
-    "inference.reranking: folder: RunDirectory",
-    "inference.reranking: first: RunDirectory",
 }
 
 
