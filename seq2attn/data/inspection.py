@@ -77,9 +77,10 @@ class CorpusReport:
     source: SideStatistics
     target: SideStatistics
 
-    def with_earlier(self, earlier: CorpusReport | None) -> CorpusReport:
-        """The report with the characters of earlier text for the same tokenizers; without any if they are not known."""
-        source, target = (earlier.source.characters, earlier.target.characters) if earlier else ({}, {})
+    def with_earlier(self, run: Path) -> CorpusReport:
+        """The report with the characters of the training text of a run; without any if they are not known."""
+        report = DataReport.load(run)
+        source, target = (report.train.source.characters, report.train.target.characters) if report else ({}, {})
         return replace(self, source=self.source.with_earlier(source), target=self.target.with_earlier(target))
 
     def warnings(self, name: str, train: CorpusReport | None = None) -> Iterator[str]:

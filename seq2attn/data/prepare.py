@@ -71,8 +71,9 @@ def prepare(
     for name, part in zip(names, parts, strict=True):
         log(part.describe(name, parts))
     save_hashes(hashes, folder)
-    report = _with_earlier(train, folder if keep_tokenizers else text.run_dir)
-    _report(report, dev.report(hashes), hashes, data.test, folder, log)
+    if run := folder if keep_tokenizers else text.run_dir:
+        train = train.with_earlier(run)
+    _report(train, dev.report(hashes), hashes, data.test, folder, log)
     content = {
         "format": FORMAT_VERSION,
         "fingerprint": _fingerprint(data, text),
@@ -152,14 +153,6 @@ def _report(
     log(f"statistics of the text: {report.save(folder)}")
     for warning in report.warnings():
         log(f"warning: {warning}")
-
-
-def _with_earlier(report: CorpusReport, run: Path | None) -> CorpusReport:
-    """The report of training text, with the characters of earlier text if the tokenizers are those of a run."""
-    if run is None:
-        return report
-    earlier = DataReport.load(run)
-    return report.with_earlier(earlier.train if earlier else None)
 
 
 def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig, *, keep_tokenizers: bool) -> bool:

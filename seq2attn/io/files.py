@@ -144,7 +144,12 @@ def sha256_json(value: Any) -> str:
 
 def write_json(path: Path, content: Any) -> None:
     """Atomic write of `content` as indented JSON."""
-    write_bytes(path, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
+    write_bytes(path, json_bytes(content))
+
+
+def json_bytes(content: Any) -> bytes:
+    """Indented JSON, as a file."""
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def write_manifest(folder: Path) -> None:

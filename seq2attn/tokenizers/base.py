@@ -15,7 +15,7 @@ from seq2attn.config.base import Config
 from seq2attn.errors import UserError
 from seq2attn.io.files import write_bytes, write_json
 from seq2attn.tokenizers.normalize import SPACE_MARK, NormalizeConfig, collapse_whitespace, is_blank, is_unspaced
-from seq2attn.tokenizers.vocabulary import UNK, Vocabulary
+from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
 
 TOKENIZER_FILE, VOCABULARY_FILE, TAGS_FILE = "tokenizer.json", "vocabulary.json", "tags.json"
 LEADING_TAG = re.compile(r"\s*(<[^\s<>]+>)(?:\s+|$)")
@@ -69,6 +69,7 @@ class Tokenizer(ABC):
         self.config = config
         self.vocabulary = vocabulary
         self.pieces = vocabulary  # without tags: in the middle of a text they are no tokens
+        self._silent = {*CONTROL_IDS}
 
     def with_tags(self, tags: tuple[str, ...], *, required: bool = False) -> Self:
         """This tokenizer with these tags in the place of its own; `required` if all training text had one."""
@@ -143,11 +144,11 @@ class Tokenizer(ABC):
         return word_ids
 
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
-        """The text of each id with its spaces; nothing for PAD, BOS and EOS."""
-        return map(self._surface, ids)
+        """The text of each id with its spaces; nothing for those without text."""
+        return ("" if id in self._silent else self._surface(id) for id in ids)
 
     def _surface(self, id: int) -> str:
-        raise NotImplementedError
+        return self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text with its tags, always one line, without PAD, BOS and EOS; unknown tokens become `<unk>`."""

@@ -91,7 +91,7 @@ class HFTokenizer(Tokenizer):
             self.line_prefix = (vocabulary.id(config.tag),)
         added = self._backend.get_added_tokens_decoder().values()
         special = {vocabulary.id(token.content) for token in added if token.special} - {UNK}
-        self._silent = {*CONTROL_IDS, *self.line_prefix, *special}
+        self._silent |= {*self.line_prefix, *special}
 
     def normalize(self, line: str) -> str:
         """The line that the library segments."""
@@ -113,9 +113,8 @@ class HFTokenizer(Tokenizer):
         """The tokens as text, with special tokens, marks of spaces, and the bytes of incomplete characters."""
         return [_readable(token) for token in super().convert_ids_to_tokens(ids)]
 
-    def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
-        tokens = ("" if id in self._silent else self.vocabulary.tokens[int(id)] for id in ids)
-        return (token.replace(BYTE_SPACE, " ").replace(SPACE_MARK, " ") for token in tokens)
+    def _surface(self, id: int) -> str:
+        return super()._surface(id).replace(BYTE_SPACE, " ")
 
     def _decode(self, ids: Sequence[int]) -> str:
         tokens = [self.vocabulary.tokens[int(id)] for id in ids if id not in self._silent]

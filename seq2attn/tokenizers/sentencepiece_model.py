@@ -151,7 +151,7 @@ class SentencePieceTokenizer(Tokenizer):
             if config.tag not in vocabulary.tokens[len(SPECIAL_TOKENS) :]:
                 raise UserError(f"the vocabulary has no tag `{config.tag}`")
             self.line_prefix = (vocabulary.id(config.tag),)
-        self._silent = {*CONTROL_IDS, *self.line_prefix, *map(vocabulary.id, config.special_tokens)}
+        self._silent |= {*self.line_prefix, *map(vocabulary.id, config.special_tokens)}
         if config.prefix is not None:
             self.line_prefix = (*self.line_prefix, *self._piece_ids(config.prefix))
             if UNK in self.line_prefix:
@@ -207,12 +207,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
         rest = self._without_prefix(ids)
-        return [*[""] * (len(ids) - len(rest)), *map(self._surface, rest)]
+        return [*[""] * (len(ids) - len(rest)), *super()._surfaces(rest)]
 
     def _surface(self, id: int) -> str:
-        if id in self._silent:
-            return ""
-        return UNK_SURFACE if id == UNK else self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")
+        return UNK_SURFACE if id == UNK else super()._surface(id)
 
     def _decode(self, ids: Sequence[int]) -> str:
         tokens = (self.vocabulary.tokens[int(id)] for id in self._without_prefix(ids) if id not in self._silent)

@@ -168,14 +168,12 @@ class SubwordTokenizer(Tokenizer):
         return [self.pieces.id(f"<0x{byte:02X}>") for byte in symbol.encode()]
 
     def _surface(self, id: int) -> str:
-        if id in CONTROL_IDS:
-            return ""
         if id == UNK:
             return UNK_SURFACE
         token = self.vocabulary.tokens[id]
         # Only bytes of white space matter: all bytes of a letter are in one word.
         byte = re.fullmatch("<0x([0-7].)>", token) if token not in self._scores else None
-        return chr(int(byte[1], 16)) if byte else token.replace(SPACE_MARK, " ")
+        return chr(int(byte[1], 16)) if byte else super()._surface(id)
 
     def _decode(self, ids: Sequence[int]) -> str:
         return collapse_whitespace(self._processor.decode([int(id) for id in ids if id not in CONTROL_IDS]))

@@ -24,7 +24,7 @@ from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokeni
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
 from seq2attn.tokenizers.vocabulary import TOKENIZER_HINT, Vocabulary, check_same
-from seq2attn.tokenizers.wordpiece import WORDPIECE_FILE, WordPieceTokenizerConfig, load_wordpiece
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig, load_wordpiece
 from seq2attn.tokenizers.words import CharacterTokenizer, CharacterTokenizerConfig, WordTokenizer, WordTokenizerConfig
 
 TokenizerConfig = Annotated[
@@ -168,15 +168,14 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             tokenizer = CharacterTokenizer(config, vocabulary)
         case BPETokenizerConfig() | UnigramTokenizerConfig():
             tokenizer = load_subwords(config, folder)
-            check_same(vocabulary, tokenizer.vocabulary, folder / MODEL_FILE)
         case WordPieceTokenizerConfig():
             tokenizer = load_wordpiece(config, folder)
-            check_same(vocabulary, tokenizer.vocabulary, folder / WORDPIECE_FILE)
         case SentencePieceTokenizerConfig():
             model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
             tokenizer = SentencePieceTokenizer(config, model, vocabulary)
         case HFTokenizerConfig():
             tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
+    check_same(vocabulary, tokenizer.vocabulary, folder / next(iter(tokenizer.files), VOCABULARY_FILE))
     tokenizer = tokenizer.with_direction(right_to_left=header.get("right_to_left") is True)
     return _with_tags(tokenizer, folder / TAGS_FILE) if (folder / TAGS_FILE).exists() else tokenizer
 

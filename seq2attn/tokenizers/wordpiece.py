@@ -22,10 +22,10 @@ from pydantic import model_validator
 from seq2attn.config.base import FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import MAX_FILE_BYTES, parse_json, read_object, sha256_json, sha256_of, write_json
+from seq2attn.io.files import MAX_FILE_BYTES, json_bytes, read_object, sha256_json, sha256_of
 from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import is_blank
-from seq2attn.tokenizers.vocabulary import BOS, CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
+from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
 WORDPIECE_FILE = "wordpiece.json"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
@@ -117,7 +117,9 @@ class WordPieceTokenizer(Tokenizer):
 
     def __init__(self, config: WordPieceTokenizerConfig, backend: Any, special_tokens: Sequence[str]) -> None:
         """`special_tokens` are BERT's names of PAD, BOS, EOS and UNK."""
-        self._special_tokens, self._backend = special_tokens, backend
+        self._backend = backend
+        rules = json.loads(backend.to_str())
+        self.files = {WORDPIECE_FILE: json_bytes({"controls": special_tokens, "tokenizer": rules})}
         ids_by_token: dict[str, int] = backend.get_vocab(with_added_tokens=True)
         reserved = {*special_tokens, *SPECIAL_TOKENS}
         others = sorted((id, token) for token, id in ids_by_token.items() if token not in reserved)
@@ -132,19 +134,11 @@ class WordPieceTokenizer(Tokenizer):
 
     def _surface(self, id: int) -> str:
         token = self.vocabulary.tokens[int(id)]
-        if id in CONTROL_IDS:
-            return ""
         return token.removeprefix(CONTINUATION_PREFIX) if token.startswith(CONTINUATION_PREFIX) else f" {token}"
-
-    def save(self, folder: Path) -> None:
-        """Write the files that `load_tokenizer` reads."""
-        rules = parse_json(self._backend.to_str(), folder / WORDPIECE_FILE, TOKENIZER_HINT)
-        write_json(folder / WORDPIECE_FILE, {"controls": self._special_tokens, "tokenizer": rules})
-        super().save(folder)
 
 
 def load_wordpiece(config: WordPieceTokenizerConfig, folder: Path) -> WordPieceTokenizer:
-    """The tokenizer that `WordPieceTokenizer.save` wrote. Raises RunError when its file is missing or corrupt."""
+    """The tokenizer saved in a folder. Raises RunError when its file is missing or corrupt."""
     from tokenizers import Tokenizer
 
     content = read_object(folder / WORDPIECE_FILE, TOKENIZER_HINT, MAX_FILE_BYTES)

@@ -132,6 +132,3 @@ class CharacterTokenizer(Tokenizer):
 
     def _encode(self, text: str) -> list[int]:
         return [self.pieces.id(character) for character in self.config.segment(text)]
-
-    def _surface(self, id: int) -> str:
-        return "" if id in CONTROL_IDS else self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")

@@ -78,8 +78,8 @@ def test_a_rare_letter_is_no_reason_for_a_warning(line: str) -> None:
     assert input_warnings(BPE, [line] * 3 + [source for source, _ in PHRASES[:50]], training) == []
 
 
-def test_by_the_vocabulary_where_the_training_text_is_not_known() -> None:
-    training = inspect_pairs(TRAIN, BPE, BPE).with_earlier(None)
+def test_by_the_vocabulary_where_the_training_text_is_not_known(tmp_path: Path) -> None:
+    training = inspect_pairs(TRAIN, BPE, BPE).with_earlier(tmp_path)
     for report in (None, training):
         assert not training.source.characters
         assert len(input_warnings(BPE, FOREIGN, report)) == 1
