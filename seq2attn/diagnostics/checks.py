@@ -78,8 +78,8 @@ def check_batching(subject: Subject) -> Iterator[tuple[int, float]]:
         alone_again = _best(subject, exact, [sources[row] for row in differing], 1)
         for row, hypothesis in zip(differing, alone_again, strict=True):
             batched[row], alone[row] = batched_again[row], hypothesis
-    for sentence, (_, score), (_, other) in zip(subject.sentences, batched, alone, strict=True):
-        yield sentence.number, abs(score - other)
+    for sentence, (_, score), (_, score_alone) in zip(subject.sentences, batched, alone, strict=True):
+        yield sentence.number, abs(score - score_alone)
 
 
 def check_cache(subject: Subject) -> Iterator[tuple[int, float]]:
@@ -104,8 +104,8 @@ def check_padding(subject: Subject) -> Iterator[tuple[int, float]]:
         source, mask = (F.pad(side, (0, EXTRA_PADDING)) for side in (batch.source, batch.sequences.mask))
         padded = _log_probs(model, source.masked_fill(~mask, token), Sequences(mask), batch.target)
         for row, sentence in zip(padded, sentences, strict=True):
-            one = collate(_pairs([sentence])).to(model.device)
-            alone = _log_probs(model, one.source, one.sequences, one.target)
+            single = collate(_pairs([sentence])).to(model.device)
+            alone = _log_probs(model, single.source, single.sequences, single.target)
             yield from _differences([sentence], row[None], alone)
 
 
@@ -113,7 +113,8 @@ def check_scores(subject: Subject) -> Iterator[tuple[int, float]]:
     """Log-probability per token of each hypothesis, in search and by forced decoding."""
     engine = NativeEngine(subject.search_model)
     output = engine.translate(subject.sources, subject.search, budget=MAX_BATCH_TOKENS)
-    hypotheses = [(sentence, one) for sentence, beam in zip(subject.sentences, output, strict=True) for one in beam]
+    by_sentence = zip(subject.sentences, output, strict=True)
+    hypotheses = [(sentence, hypothesis) for sentence, beam in by_sentence for hypothesis in beam]
     pairs = [(sentence.source, hypothesis.tokens) for sentence, hypothesis in hypotheses]
     forced = engine.token_log_probs(pairs, budget=MAX_BATCH_TOKENS)
     for (sentence, hypothesis), token_log_probs in zip(hypotheses, forced, strict=True):
@@ -125,9 +126,9 @@ def _log_probs(model: Seq2Seq, source: Tensor, sequences: Sequences, target: Ten
     return model.log_probs(model(source, sequences, target).hidden)
 
 
-def max_abs_difference(one: Tensor, other: Tensor) -> float:
+def max_abs_difference(left: Tensor, right: Tensor) -> float:
     """Largest elementwise difference; that of equal infinities is 0."""
-    return float(torch.where(one == other, 0.0, (one.double() - other.double()).abs()).max())
+    return float(torch.where(left == right, 0.0, (left.double() - right.double()).abs()).max())
 
 
 def _best(
@@ -142,8 +143,8 @@ def _pairs(sentences: Sequence[Sentence]) -> list[tuple[tuple[int, ...], tuple[i
     return [(sentence.source, sentence.target) for sentence in sentences]
 
 
-def _differences(sentences: Sequence[Sentence], one: Tensor, other: Tensor) -> Iterator[tuple[int, float]]:
+def _differences(sentences: Sequence[Sentence], left: Tensor, right: Tensor) -> Iterator[tuple[int, float]]:
     """Largest difference of each sentence without padding: [B, T, V], [B, T, V]"""
-    for sentence, row, other_row in zip(sentences, one, other, strict=True):
+    for sentence, left_row, right_row in zip(sentences, left, right, strict=True):
         end = len(sentence.target) + 1
-        yield sentence.number, max_abs_difference(row[:end], other_row[:end])
+        yield sentence.number, max_abs_difference(left_row[:end], right_row[:end])

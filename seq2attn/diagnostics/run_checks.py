@@ -73,7 +73,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
     Longer ones than the translator takes are cut. Sources of a file get a greedy translation. Greedy search replaces
     sampling, and a model with discrete alignments is checked in double precision.
 
-    Raises: UserError when the run or the file cannot be used.
+    Raises UserError when the run or the file cannot be used.
     """
     translator = load_translator(run, run.load_config(), TranslationOptions(device=device))
     loaded = run.load(translator.model.device)

@@ -61,7 +61,7 @@ class Aligner:
     def attention_weights(self, pairs: Pairs) -> Iterator[WordAttention | None]:
         """Attention weights pair by pair.
 
-        Raises: RunError for a model without attention.
+        Raises RunError for a model without attention.
         """
         if cross_attention_weights(self.model, [((), ())])[0] is None:
             raise RunError(f"{self.run.folder}: the model has no attention, so it cannot align words")
@@ -74,7 +74,7 @@ class Aligner:
     ) -> dict[AttentionHead, AlignmentErrorRate]:
         """Compare all heads on gold alignments, and record the best in the run.
 
-        Raises: UserError without pairs to compare on, or if the weights of a pair are not finite.
+        Raises UserError without pairs to compare on, or if the weights of a pair are not finite.
         """
         weights = _require_finite(self.attention_weights(pairs))
         rates = score_heads(zip(weights, (gold for _, gold in pairs), strict=True))
@@ -86,7 +86,7 @@ class Aligner:
     def selected_head(self, weights: WordAttention) -> tuple[AttentionHead, str]:
         """The head that links are taken from, with the reason.
 
-        Raises: RunError for a selected head that the model does not have.
+        Raises RunError for a selected head that the model does not have.
         """
         selection = load_selected_head(self.run)
         if selection is None:
@@ -104,9 +104,9 @@ def _are_finite(weights: WordAttention | None) -> bool:
 
 def _require_finite(weights: Iterable[WordAttention | None]) -> Iterator[WordAttention | None]:
     """The weights of each pair. Raises UserError at the first that are not finite."""
-    for number, one in enumerate(weights, start=1):
-        check_finite([] if _are_finite(one) else [number])
-        yield one
+    for number, pair_weights in enumerate(weights, start=1):
+        check_finite([] if _are_finite(pair_weights) else [number])
+        yield pair_weights
 
 
 def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None, *, overwrite: bool = False) -> None:
@@ -143,7 +143,7 @@ def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None, *, o
 def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> PlainTextConfig:
     """The corpus for head selection: by default the dev set of the run.
 
-    Raises: UserError for a corpus without gold alignments.
+    Raises UserError for a corpus without gold alignments.
     """
     if corpus is None:
         dev = run.load_config().data.dev
@@ -165,8 +165,15 @@ def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
     pairs = [(pair, gold) for pair, gold in read_pairs(corpus) if gold is not None]
     rates = aligner.select_head(pairs)
     rows = [
-        (str(head.layer), str(head.head), head.step, *(f"{x:.1%}" for x in (one.precision, one.recall, one.error_rate)))
-        for head, one in rates.items()
+        (
+            str(head.layer),
+            str(head.head),
+            head.step,
+            f"{rate.precision:.1%}",
+            f"{rate.recall:.1%}",
+            f"{rate.error_rate:.1%}",
+        )
+        for head, rate in rates.items()
     ]
     print(format_table([("layer", "head", "step", "precision", "recall", "AER"), *rows], num_text_columns=3))
     print(f"{aligner.run.folder / ALIGNMENT_FILE}: links are now by {next(iter(rates))}", file=sys.stderr)

@@ -98,11 +98,12 @@ def compare_translations(
     named = {"--source": [source] * (source is not None), "--reference": references, "--tag": [tag] * (tag is not None)}
     options = [word for option, values in named.items() for value in values for word in (option, str(value))]
     arguments = [*directories, *options]  # a test set may be one of some of the runs only
+    training_text = text_path(runs[0] / TRAIN)
     compared = []
     for name, corpus in test_sets(experiments, source, references, tag).items():
         texts = EvaluationSet.read(name, corpus, experiments[0].evaluation)
         outputs = {run: read_translations(directory, texts, arguments) for run, directory in directories.items()}
-        compared.append(_compare(texts, outputs, RunDirectory(runs[0]), test, num_examples))
+        compared.append(_compare(texts, outputs, training_text, test, num_examples))
         for run, (_, settings) in outputs.items():
             configs[run][f"settings of {name}"] = settings
     return RunComparison(tuple(directories), test, _seed_groups(configs), tuple(compared))
@@ -111,7 +112,7 @@ def compare_translations(
 def _compare(
     test_set: EvaluationSet,
     outputs: Mapping[str, tuple[Sequence[str], dict[str, Any]]],
-    first_run: RunDirectory,
+    training_text: Path,
     test: SignificanceTest,
     num_examples: int,
 ) -> SetComparison:
@@ -124,7 +125,7 @@ def _compare(
         settings=_differences({run: settings for run, (_, settings) in outputs.items()}),
         scores=paired_scores(metrics, translations, test_set.references, metrics.names, test),
         by_length={run: test_set.bleu_by_length(lines) for run, lines in translations.items()},
-        by_frequency=_by_frequency(test_set, translations, text_path(first_run.folder / TRAIN)),
+        by_frequency=_by_frequency(test_set, translations, training_text),
         examples=_examples(test_set, translations, num_examples),
     )
 

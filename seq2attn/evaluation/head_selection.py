@@ -172,7 +172,7 @@ def save_selected_head(run: RunDirectory, rates: Mapping[AttentionHead, Alignmen
 def load_selected_head(run: RunDirectory) -> tuple[AttentionHead, bool] | None:
     """The selected head of a run, and True if it was selected for the present weights; None without a selection.
 
-    Raises: RunError for an invalid record.
+    Raises RunError for an invalid record.
     """
     path = run.folder / ALIGNMENT_FILE
     if not path.is_file():

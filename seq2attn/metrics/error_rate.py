@@ -35,7 +35,8 @@ class TokenErrorRate(TranslationMetric):
 
     def __init__(self, *, tokens: str = "words", lowercase: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.tokens, self.lowercase = tokens, lowercase
+        self.tokens = tokens
+        self.lowercase = lowercase
 
     def _preprocess_segment(self, sent: str) -> str:
         words = (sent.lower() if self.lowercase else sent).split()
@@ -71,9 +72,9 @@ class ExactMatch(TokenErrorRate):
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
     """Levenshtein distance: insertions, deletions and substitutions, each of cost 1."""
-    columns = np.arange(len(right) + 1)
-    row, other = columns, np.array(list(right), dtype=object)
+    row = columns = np.arange(len(right) + 1)
+    tokens = np.array(list(right), dtype=object)
     for token in left:
-        row = np.append(row[0] + 1, np.minimum(row[1:] + 1, row[:-1] + (other != token)))
+        row = np.append(row[0] + 1, np.minimum(row[1:] + 1, row[:-1] + (tokens != token)))
         row = np.minimum.accumulate(row - columns) + columns  # insertions from the left
     return int(row[-1])

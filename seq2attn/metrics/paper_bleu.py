@@ -25,7 +25,7 @@ class PaperBLEU(TranslationBLEU):
     lowercase:        after tokenization, as `multi-bleu.perl -lc`, but not only ASCII letters
     split_compounds:  at hyphens, as tensor2tensor's `get_ende_bleu.sh` (Vaswani et al. 2017)
 
-    Raises: UserError without sacremoses, and for a language that it does not know.
+    Raises UserError without sacremoses, and for a language that it does not know.
     """
 
     def __init__(self, moses: str | None, *, lowercase: bool, split_compounds: bool) -> None:
@@ -52,7 +52,9 @@ def _load_moses(language: str) -> Callable[[str], str]:
         from sacremoses.corpus import NonbreakingPrefixes
     except ImportError:
         raise UserError("Moses' tokenizer needs sacremoses: pip install 'seq2attn[pretrained]'") from None
-    known = sorted({*NonbreakingPrefixes().available_langs.values()})
-    if language not in known:
-        raise UserError(f"`evaluation.paper_bleu.moses`: Moses has no language `{language}`; known: {', '.join(known)}")
+    languages = sorted({*NonbreakingPrefixes().available_langs.values()})
+    if language not in languages:
+        raise UserError(
+            f"`evaluation.paper_bleu.moses`: Moses has no language `{language}`; known: {', '.join(languages)}"
+        )
     return partial(MosesTokenizer(language).tokenize, return_str=True, escape=False)

@@ -57,7 +57,7 @@ class Metrics:
     ) -> list[Score]:
         """Scores of detokenized `hypotheses`, in the order of `names`, by default those of the default metrics.
 
-        Raises: DataError if a stream has another number of lines than `hypotheses`, or if there are none.
+        Raises DataError if a stream has another number of lines than `hypotheses`, or if there are none.
         """
         for stream in references:
             _check_pairs(hypotheses, stream, "references")
@@ -80,7 +80,7 @@ def bleu_by_length(
     `edges`: maximum lengths of the buckets in words, ascending; longer sentences are in one more bucket.
     Neighboring buckets are merged until each has `min_sentences`.
 
-    Raises: DataError if sources, hypotheses and references differ in number.
+    Raises DataError if sources, hypotheses and references differ in number.
     """
     _check_pairs(hypotheses, sources, "sources")
     unit, lengths, edges = "words", [len(source.split()) for source in sources], list(edges)

@@ -79,8 +79,7 @@ class SweepPlan:
 def load_plan(path: Path, overrides: Sequence[str] = (), model: type[SweepConfig] = SweepConfig) -> SweepPlan:
     """The sweep in a file, with the experiment of each trial; `model` is the class of its config.
 
-    Raises:
-        ConfigError: all mistakes at once, each with its place and its trials.
+    Raises ConfigError with all mistakes at once, each with its place and its trials.
     """
     sweep, tree = load_with_locations(path, model, overrides)
     base, messages = _read(sweep.base), list[str]()
@@ -137,10 +136,7 @@ def _name_trials(names: list[str]) -> str:
 
 
 def _check(plan: SweepPlan) -> None:
-    """Checks across components and trials: sizes that do not fit, equal trials, different test sets.
-
-    Raises ConfigError.
-    """
+    """Raises ConfigError for sizes that do not fit, equal trials, or different test sets."""
     mistakes: list[str] = []
     first, *_ = plan.trials
     if "bleu" not in (first.experiment.evaluation.metrics or ["bleu"]):

@@ -25,16 +25,18 @@ Figure = Literal["bleu-by-length", "alignments"]
 
 def _check_published(axes: Axes, published: Mapping[str, Mapping[str, float]]) -> list[FieldError]:
     choices = {name: axis.choices for name, axis in axes.items()}
-    grids = [{name: choices[name] for name in some} for n in range(len(axes)) for some in combinations(axes, n + 1)]
+    subsets = (subset for size in range(len(axes)) for subset in combinations(axes, size + 1))
+    grids = [{name: choices[name] for name in subset} for subset in subsets]
     names = [trial_name(trial) for trial in expand(axes, grids)]  # `trials` may leave some out
     unknown = [name for name in published if name not in names]
     return [FieldError("published", f"there is no trial `{name}`{suggest_or_list(name, names)}") for name in unknown]
 
 
 def _check_teacher(axes: Axes, trials: Sequence[SubGrid] | None, teacher: Choices | None) -> list[FieldError]:
-    if teacher is None or teacher in (known := expand(axes, trials)):
+    expanded = expand(axes, trials)
+    if teacher is None or teacher in expanded:
         return []
-    hint = suggest_or_list(trial_name(teacher), map(trial_name, known))
+    hint = suggest_or_list(trial_name(teacher), map(trial_name, expanded))
     return [FieldError("teacher", f"is none of the trials{hint}")]
 
 
@@ -100,37 +102,24 @@ class Recipe:
     def students(self) -> tuple[Trial, ...]:
         """The trials that train on the teacher's translations."""
         folder = self.distilled_folder.resolve()
-        return tuple(
-            trial
-            for trial in self.plan.trials
-            if any(folder in file.resolve().parents for one in trial.experiment.data.train for file in one.files)
-        )
 
+        def is_student(trial: Trial) -> bool:
+            files = (file for corpus in trial.experiment.data.train for file in corpus.files)
+            return any(folder in file.resolve().parents for file in files)
 
-def find_recipe(name: str) -> Path:
-    """The file of a recipe: `name` if it ends in .yaml, else that of this name in the folder of recipes.
-
-    Raises: UserError for an unknown name.
-    """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
-    known = sorted(file.stem for file in FOLDER.glob("*.yaml"))
-    if path.is_file():
-        return path
-    if not known:
-        raise UserError(
-            f"{path}: there is no such recipe; work in a clone of the repository, or give the path of a file"
-        )
-    raise UserError(f"{path}: there is no such recipe{suggest_or_list(name, known)}")
+        return tuple(filter(is_student, self.plan.trials))
 
 
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of a name or path.
+    """The recipe in the file `name` if it ends in .yaml, else in that of this name in the folder of recipes.
 
-    Raises:
-        UserError: there is no such recipe.
-        ConfigError: all mistakes at once, each with its place.
+    Raises UserError if there is none, and ConfigError with all mistakes at once, each with its place.
     """
-    path = find_recipe(name)
+    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        recipes = sorted(file.stem for file in FOLDER.glob("*.yaml"))
+        advice = "; work in a clone of the repository, or give the path of a file"
+        raise UserError(f"{path}: there is no such recipe{suggest_or_list(name, recipes) if recipes else advice}")
     plan = load_plan(path, overrides, RecipeConfig)
     assert isinstance(plan.sweep, RecipeConfig), "the given class"
     recipe = Recipe(plan.sweep, plan, tuple(overrides))

@@ -135,8 +135,8 @@ def changed_options(run: TrialRun) -> list[str]:
     except ConfigError:  # of another version of seq2attn, or with other code
         return ["config"]
     before, after = (
-        text_options((*one.data.train, one.data.dev), one.data.filters, one.tokenizer)
-        for one in (trained, run.experiment)
+        text_options((*experiment.data.train, experiment.data.dev), experiment.data.filters, experiment.tokenizer)
+        for experiment in (trained, run.experiment)
     )
     return ["text"] * (before != after) + changed_parts(run, options(run.experiment))
 
@@ -186,7 +186,7 @@ class ExperimentFingerprints:
 def _input_files(experiment: ExperimentConfig) -> list[Path]:
     """The other files that a training reads: tokenizers and weights of another run or of BERT, vectors, plug-ins.
 
-    Raises: RunError if `training.init_from` is no run, or a trial that is not finished.
+    Raises RunError if `training.init_from` is no run, or a trial that is not finished.
     """
     model, init_from, run = experiment.model, experiment.training.init_from, experiment.tokenizer.run_dir
     runs, files = [run] if run else [], list[Path]()
@@ -198,7 +198,7 @@ def _input_files(experiment: ExperimentConfig) -> list[Path]:
             raise RunError(f"{initial.folder}: `training.init_from` is a trial that is not finished; {advice}")
         runs.append(initial.folder)
         files.append(initial.weights_path)
-    files += [file for one in runs for side in ("source", "target") for file in sorted(one.glob(f"{side}/*"))]
+    files += [file for folder in runs for side in ("source", "target") for file in sorted(folder.glob(f"{side}/*"))]
     if model.encoder_checkpoint is not None:
         files += sorted(model.encoder_checkpoint.glob("*.safetensors"))
     files += [file for name in plugin_modules(experiment) for file in _code_files(sys.modules[name])]
@@ -217,5 +217,8 @@ def _paths(value: Any) -> Iterator[Path]:
         yield value
     elif isinstance(value, Config):
         yield from _paths([getattr(value, name) for name in type(value).model_fields])
-    elif isinstance(value, list | tuple | dict):
-        yield from (path for one in (value.values() if isinstance(value, dict) else value) for path in _paths(one))
+    elif isinstance(value, dict):
+        yield from _paths([*value.values()])
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _paths(item)

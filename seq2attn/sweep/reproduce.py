@@ -24,10 +24,9 @@ def reproduce(
 ) -> tuple[str, list[FinishedRun]]:
     """The report of a recipe as Markdown, and the trainings that failed.
 
-    Raises:
-        DataError: the corpus, or a text of it, cannot be fetched.
-        RunError: trainings of another config, or translations of other models, unless `redo`, which repeats them.
-        UserError: a mirror for a recipe without a corpus; figures without matplotlib.
+    Raises DataError if the corpus, or a text of it, cannot be fetched; RunError for trainings of another config, or
+    translations of other models, unless `redo`, which repeats them; UserError for a mirror for a recipe without a
+    corpus, and for figures without matplotlib.
     """
     folder = recipe.config.folder
     if recipe.config.figures:

@@ -50,7 +50,7 @@ LOCK_TIMEOUT = TERMINATE_GRACE_SECONDS + 5
 def lock_sweep(folder: Path) -> AbstractContextManager[int]:
     """A lock on the folder of a sweep, for as long as files are written there: its descriptor.
 
-    Raises: RunError for a folder with files of others, or if another process is at work in it.
+    Raises RunError for a folder with files of others, or if another process is at work in it.
     """
     refuse_other_files(folder)
     return lock_directory(folder, SWEEP_LOCK, advice="give another `folder`", timeout=LOCK_TIMEOUT)
@@ -59,7 +59,7 @@ def lock_sweep(folder: Path) -> AbstractContextManager[int]:
 def run_sweep(plan: SweepPlan, jobs: int, lock: int, log: Log, *, redo: bool = False) -> list[FinishedRun]:
     """Train and evaluate all runs that are not finished; return those that failed. `lock` is that of `lock_sweep`.
 
-    Raises: RunError for runs whose config has changed, unless `redo`, which repeats them.
+    Raises RunError for runs whose config has changed, unless `redo`, which repeats them.
     """
     experiments = ExperimentFingerprints()
     fingerprints = {str(run): experiments.fingerprint(run.experiment) for run in plan.runs}
@@ -139,7 +139,7 @@ def _run_and_log(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) ->
                 failed.append(finished)
                 log(f"{finished.run}: FAILED, {finished.failure_reason}")
             else:
-                scores = ", ".join(f"{name} {one.score('BLEU').value:.2f}" for name, one in record.sets.items())
+                scores = ", ".join(f"{name} {result.score('BLEU').value:.2f}" for name, result in record.sets.items())
                 log(f"{finished.run}: BLEU {scores} ({finished.seconds:.0f} s)")
             bar.update()
     return failed
@@ -148,8 +148,7 @@ def _run_and_log(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) ->
 def link_prepared_data(runs: Iterable[TrialRun], fingerprints: ExperimentFingerprints, folder: Path, log: Log) -> None:
     """The prepared data of each run, in the form of `prepare`.
 
-    Raises, before the first training: RunError for a folder with files of others, DataError for text that cannot be
-    used.
+    Raises RunError for a folder with files of others, DataError for text that cannot be used.
     """
     shared: dict[str, Path] = {}
     for run in runs:

@@ -88,8 +88,8 @@ def _check_choices(axes: Axes) -> list[FieldError]:
     mistakes = []
     for name, axis in axes.items():
         keys = axis.at.split(".")[::-1] if axis.at else []
-        values = [one for one in axis.choices.values() if axis.at or not is_config(one)]
-        choices = [functools.reduce(lambda value, key: {key: value}, keys, one) for one in values]
+        values = [value for value in axis.choices.values() if axis.at or not is_config(value)]
+        choices = [functools.reduce(lambda value, key: {key: value}, keys, value) for value in values]
         if not all(isinstance(choice, Mapping) for choice in choices):
             message = "a choice should be a mapping, the path of a .yaml file, or a value of the key `at` of the axis"
             mistakes.append(FieldError(f"axes.{name}.choices", message))
@@ -119,11 +119,11 @@ def _unknown(grid: Mapping[str, Iterable[str]], axes: Axes, key: str) -> list[Fi
         if name not in axes:
             mistakes.append(FieldError(f"{key}.{name}", f"there is no axis `{name}`{suggest_or_list(name, axes)}"))
             continue
-        known = axes[name].choices
+        choices = axes[name].choices
         mistakes += [
-            FieldError(f"{key}.{name}", f"`{name}` has no choice `{label}`{suggest_or_list(label, known)}")
+            FieldError(f"{key}.{name}", f"`{name}` has no choice `{label}`{suggest_or_list(label, choices)}")
             for label in labels
-            if label not in known
+            if label not in choices
         ]
     return mistakes
 

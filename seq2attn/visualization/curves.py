@@ -18,7 +18,8 @@ def draw_bleu_by_length(lines: Mapping[str, Sequence[LengthBucket]], path: Path)
     """
     histograms = dict[tuple[tuple[int, int, int], ...], str]()  # names of the first lines by their test sets
     for name, buckets in lines.items():
-        histograms.setdefault(tuple((one.lowest, one.highest, one.sentences) for one in buckets), name)
+        histogram = tuple((bucket.lowest, bucket.highest, bucket.sentences) for bucket in buckets)
+        histograms.setdefault(histogram, name)
     with figure(path, width=7, height=3.7 + 0.9 * len(histograms)) as canvas:
         ratios = [4, *[1] * len(histograms)]
         upper, *lower = canvas.subplots(len(ratios), 1, sharex=True, height_ratios=ratios)

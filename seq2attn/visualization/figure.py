@@ -35,8 +35,8 @@ def check_picture(path: Path, *, others: tuple[str, ...] = ()) -> None:
     `others`: further suffixes that the caller supports, for the message.
     """
     if path.suffix.lower() not in SUFFIXES:
-        known = ", ".join((*SUFFIXES, *others))
-        raise UserError(f"{path}: cannot draw a `{path.suffix}` file; use one of {known}")
+        suffixes = ", ".join((*SUFFIXES, *others))
+        raise UserError(f"{path}: cannot draw a `{path.suffix}` file; use one of {suffixes}")
     if find_spec("matplotlib") is None:
         raise UserError("drawing needs matplotlib: pip install 'seq2attn[plots]'")
 
@@ -120,10 +120,10 @@ def font_families(characters: Iterable[str]) -> list[str]:
 
 def _issue_warnings(caught: list[warnings.WarningMessage], path: Path) -> None:
     """Print one warning for all characters without a font, and issue the other warnings again."""
-    missing = {str(one.message) for one in caught if str(one.message).startswith("Glyph ")}
+    missing = {str(warning.message) for warning in caught if str(warning.message).startswith("Glyph ")}
     if missing:
         count = f"{len(missing)} characters are in no installed font"
         print_warnings([f"{path}: {count}; Noto Sans CJK has Chinese, Japanese and Korean"])
-    for one in caught:
-        if str(one.message) not in missing:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    for warning in caught:
+        if str(warning.message) not in missing:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
