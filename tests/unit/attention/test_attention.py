@@ -21,7 +21,7 @@ from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
 from seq2attn.nn.packing import Sequences
 from tests.support.formulas import plain_attention, plain_context
-from tests.support.models import ALIGNS, ATTENTIONS, SCORES, rand, shuffle_weights
+from tests.support.models import ALIGNS, ATTENTIONS, SCORES, WIDTH, model, rand, shuffle_weights
 
 B, T, S, QUERY, KEY, VALUE = 3, 9, 7, 8, 12, 4
 LENGTHS = (7, 3, 1)
@@ -256,3 +256,18 @@ def test_bahdanaus_and_luongs_decoders_are_presets_of_the_wiring(kind, wiring):
     ids, sequences = torch.randint(3, 11, (2, 5)), Sequences(torch.ones(2, 5, dtype=torch.bool))
     one, other = (net(ids, sequences, ids).hidden for net in nets)
     assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["luong", "bahdanau-lstm", "recurrent-all", "recurrent-previous-fed"])
+def test_the_attentional_vector_is_of_state_context_and_word_in_this_order(name):
+    decoder = model("lstm", name).decoder.eval()
+    widths = decoder.dim, decoder.context_dim, WIDTH
+    parts = [rand(3, 5, width, seed=seed) for seed, width in enumerate(widths)]
+    expected = [
+        parts[0],
+        *parts[1:2] * ("output" in decoder.wiring.context),
+        *parts[2:] * decoder.wiring.word_to_output,
+    ]
+    vector = decoder.attentional_vector(*parts, decoder.readout)
+    weight, bias = decoder.readout.weight, decoder.readout.bias
+    torch.testing.assert_close(vector, torch.tanh(torch.cat(expected, -1) @ weight.T + bias))
