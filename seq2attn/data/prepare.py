@@ -62,10 +62,7 @@ def prepare(
     names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
     sizes = dict(zip([*names, "dev"], map(_count_pairs, (*data.train, data.dev)), strict=True))
     log(", ".join(f"{name}: {size:,} pairs" for name, size in (*sizes.items(), *test_sizes)))
-    _begin(folder)
-    if not keep_tokenizers:
-        make_tokenizers(data, text, folder, log)
-    tokenizers = load_tokenizers(folder)
+    tokenizers = _begin(data, text, folder, log, keep_tokenizers=keep_tokenizers)
     train, hashes, parts = _save_train(data, tokenizers, sizes, folder)
     dev = _save_dev(data, tokenizers, sizes["dev"], folder, log)
     for name, part in zip(names, parts, strict=True):
@@ -111,11 +108,14 @@ def _save_dev(data: DataConfig, tokenizers: TokenizerPair, size: int, folder: Pa
     return inspector
 
 
-def _begin(folder: Path) -> None:
-    """Mark the folder as a run directory whose text is not prepared."""
+def _begin(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log, *, keep_tokenizers: bool) -> TokenizerPair:
+    """Make the folder a run directory with tokenizers, whose text is not prepared."""
     write_manifest(folder)  # first: a folder with `source` or `data` and no manifest is not of a run
     remove_temporary((folder / PREPARED).parent)
     (folder / PREPARED).unlink(missing_ok=True)
+    if not keep_tokenizers:
+        make_tokenizers(data, text, folder, log)
+    return load_tokenizers(folder)
 
 
 def _check_corpora(data: DataConfig, log: Log) -> None:
