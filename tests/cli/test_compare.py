@@ -218,7 +218,7 @@ def test_unknown_words_and_missing_references(invoke: Invoke, tmp_path: Path) ->
         assert all(not matches for word, matches in shown if "<unk>" in word)
 
 
-def test_mistakes(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> None:
+def test_missing_and_changed_translations_are_named(folder: Path, toy: Toy, invoke: Invoke, tmp_path: Path) -> None:
     for run in ("a", "b"):
         config = Path(shutil.copytree(folder / run, tmp_path / run)) / "config.yaml"
         content = yaml.safe_load(config.read_text(encoding="utf-8"))

@@ -53,7 +53,9 @@ def test_translations_have_the_terms(invoke: Invoke, run: RunDirectory) -> None:
         ("few\t" + 10 * "not " + "\n", "10 tokens for 'a few words', and `search.lengths.max_length` allows 9"),
     ],
 )
-def test_mistakes(invoke: Invoke, run: RunDirectory, tmp_path: Path, content: str, said: str) -> None:
+def test_invalid_terms_are_refused_with_their_line(
+    invoke: Invoke, run: RunDirectory, tmp_path: Path, content: str, said: str
+) -> None:
     (tmp_path / "terms").write_text(content, encoding="utf-8")
     command = "translate", run.folder, "--glossary", "terms", "-o", "out"
     assert said in invoke(*command, given=GIVEN, code=2).err and not (tmp_path / "out").exists()

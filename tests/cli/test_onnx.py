@@ -1,4 +1,4 @@
-"""Export to ONNX, and its engine, from the command line; damaged and forged exports are refused."""
+"""Export to ONNX, and its engine, from the command line; corrupt and forged exports are refused."""
 
 import json
 import re
@@ -82,27 +82,27 @@ def read_outside(folder: Path) -> None:
     (folder / "encode.onnx").write_bytes(model.SerializeToString())
 
 
-DAMAGES = {
+CORRUPTIONS = {
     truncate: r"step\.onnx: .*ONNXRuntimeError.*",
     exchange: "encode.onnx and step.onnx do not fit together; export the run again",
     read_outside: r"encode\.onnx: .*ONNXRuntimeError.*escapes.*",
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("corrupt", CORRUPTIONS)
 @pytest.mark.slow
-def test_a_damaged_or_forged_export_is_refused(
-    exported_run: tuple[Path, Done], invoke: Invoke, tmp_path: Path, damage: Callable[[Path], None]
+def test_a_corrupt_or_forged_export_is_refused(
+    exported_run: tuple[Path, Done], invoke: Invoke, tmp_path: Path, corrupt: Callable[[Path], None]
 ) -> None:
     run = RunDirectory(Path(copytree(exported_run[0], tmp_path / "run")))
     folder = run.folder / "onnx"
-    damage(folder)
+    corrupt(folder)
     error = invoke("translate", run.folder, *ENGINE, "many", code=2).err
     assert "does not hold what was exported to it; make it again: seq2attn export" in error
     (folder / "manifest.json").unlink()
     write_manifest(run, "onnx", "int8", {}, folder)  # as who forges an export does
     error = invoke("translate", run.folder, *ENGINE, "many", code=2).err
-    assert re.fullmatch(rf".*{DAMAGES[damage]}\n", error)  # one line
+    assert re.fullmatch(rf".*{CORRUPTIONS[corrupt]}\n", error)  # one line
 
 
 def test_a_component_that_cannot_be_exported_has_its_place(tmp_path: Path) -> None:

@@ -114,7 +114,9 @@ def test_the_failure_of_another_trial_leaves_the_students(
         ("teacher: {model: luong}", "teacher: {model: luong, text: distilled}", "has its own translations in"),
     ],
 )
-def test_mistakes(invoke: Invoke, tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_teacher_without_students_is_refused(
+    invoke: Invoke, tmp_path: Path, old: str, new: str, message: str
+) -> None:
     assert old in DISTILLED
     home(tmp_path, DISTILLED.replace(old, new))
     assert message in invoke("reproduce", "toy", code=2).err

@@ -25,7 +25,7 @@ SHORT = {**PLAIN, "max_duration": ["6 updates"]}
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     """A run with checkpoints of updates 3 and 6."""
-    return train_run(write_corpus(tmp_path_factory.mktemp("damage")), "run", **SHORT)
+    return train_run(write_corpus(tmp_path_factory.mktemp("corrupt")), "run", **SHORT)
 
 
 @pytest.fixture
@@ -60,12 +60,12 @@ def test_flipped_bits_are_detected(original, run, name):
 def test_truncated_missing_and_exchanged_files_are_detected(run, name):
     path = run / "checkpoints" / "00000006" / name
     content = path.read_bytes()
-    for damaged in (b"", content[: len(content) // 2], None, (run / "checkpoints" / "00000003" / name).read_bytes()):
-        if name == "train_state.json" and damaged and damaged != content[: len(content) // 2]:
+    for corrupt in (b"", content[: len(content) // 2], None, (run / "checkpoints" / "00000003" / name).read_bytes()):
+        if name == "train_state.json" and corrupt and corrupt != content[: len(content) // 2]:
             continue  # it names other digests, of which each has a test
         path.unlink()
-        if damaged is not None:
-            path.write_bytes(damaged)
+        if corrupt is not None:
+            path.write_bytes(corrupt)
         warnings = []
         assert latest_valid_checkpoint(run, warnings.append).train_state.update == 3
         assert name in warnings[0]

@@ -55,7 +55,7 @@ def test_a_training_interrupted_after_every_update_equals_an_uninterrupted_one(c
     assert_identical(whole, parts)
     assert whole.weights_origin() == parts.weights_origin()
     assert [f.name for f in checkpoint_folders(whole.folder)] == [f.name for f in checkpoint_folders(parts.folder)]
-    lines = (parts.folder / "train.log").read_text().splitlines()  # of each sitting how it began and ended
+    lines = (parts.folder / "train.log").read_text().splitlines()  # of each session how it began and ended
     assert sum(" # stopped by training.time_limit after update " in line for line in lines) == count
     assert sum(" # resuming after update " in line for line in lines) == count
     assert sum(" # starting: " in line for line in lines) == 1

@@ -107,7 +107,7 @@ def test_it_stands_beside_bleu_under_its_own_name() -> None:
     assert only.names == ("paper_bleu",)
 
 
-def test_mistakes() -> None:
+def test_invalid_options_and_other_languages_are_refused() -> None:
     with pytest.raises(ValueError, match="`paper_bleu` needs the section") as error:
         EvaluationConfig(metrics=("bleu", "paper_bleu"))
     assert isinstance(error.value.errors()[0]["ctx"]["error"], FieldErrors)
