@@ -2,7 +2,7 @@
 
 report.md       the tables, with links to the figures
 report.json     all numbers
-figures/        pictures
+figures/        BLEU by source length, and alignments (Bahdanau et al. 2015, figures 2 and 3)
 """
 
 from __future__ import annotations
@@ -10,18 +10,29 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
+from seq2attn.config.plugin import plugin_modules
+from seq2attn.data.readers import read_pairs
 from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
+from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.load import load
 from seq2attn.io.files import FORMAT_VERSION, write_bytes, write_json
 from seq2attn.io.tables import format_table
 from seq2attn.metrics.significance import paired_scores
-from seq2attn.sweep.figures import draw_figures
+from seq2attn.options import AttentionSelection, TranslationOptions
 from seq2attn.sweep.leaderboard import SeedStatistics
+from seq2attn.sweep.plan import TrialRun
 from seq2attn.sweep.recipe import Recipe
 from seq2attn.sweep.record import Records, RunRecord, conditions, read_records, trainings, unfinished
 from seq2attn.version import __version__
+from seq2attn.visualization.attention import draw_attention
+from seq2attn.visualization.curves import draw_bleu_by_length
 
+NUM_ALIGNMENTS = 4
+ALIGNMENT_LENGTHS = range(10, 21)
+"""Number of words of the sentences whose alignments are drawn (Bahdanau et al. 2015, section 5.2.1)."""
 ReproductionOutcome = Literal["reached", "within the interval", "not reached"]
 OUTCOME_RULE = (
     "Reached: the mean over the seeds is at least the published score. Within the interval: it is lower by no more than"
@@ -192,3 +203,35 @@ def _training_notes(records: Records, missing: Sequence[str]) -> list[str]:
         f"seq2attn {__version__}; all metrics, with the significance of differences: leaderboard.md",
         *([f"Not finished: {', '.join(missing)}."] if missing else []),
     ]
+
+
+def draw_figures(recipe: Recipe, records: Records, folder: Path) -> dict[str, Path]:
+    """The figures of the recipe as SVG files, by their captions; those of finished trainings only."""
+    figures = dict[str, Path]()
+    first = {trial: next(iter(by_seed.items())) for trial, by_seed in records.items() if by_seed}
+    baseline = recipe.plan.baseline
+    if "bleu-by-length" in recipe.config.figures and first:
+        for name in baseline.experiment.data.test:
+            lines = {f"{trial} seed {seed}": record.sets[name].by_length for trial, (seed, record) in first.items()}
+            path = folder / f"bleu-by-length-{name}.svg"
+            draw_bleu_by_length(lines, path)
+            figures[f"BLEU by source length, {name}"] = path
+    if "alignments" in recipe.config.figures and baseline.name in first:
+        figures |= _draw_alignments(TrialRun(baseline, first[baseline.name][0]), folder)
+    return figures
+
+
+def _draw_alignments(run: TrialRun, folder: Path) -> dict[str, Path]:
+    """Attention weights of a training for the first sentences of usual length; the mean of all heads."""
+    pairs = (pair for corpus in run.experiment.data.test.values() for pair in read_pairs(corpus))
+    sources = [source for (source, _), _ in pairs if len(source.split()) in ALIGNMENT_LENGTHS]
+    allowed = plugin_modules(run.experiment)  # the recipe names them
+    translator = load(run.folder, TranslationOptions(allow_code=[*allowed]))
+    checker = InputChecker()  # its warnings are those of the evaluation
+    translations = translator.translate_iterable(sources[:NUM_ALIGNMENTS], attention=True, checker=checker)
+    figures = dict[str, Path]()
+    for number, translation in enumerate(translations, start=1):
+        if (weights := translation.attention_weights) is not None:  # None of a plug-in without attention
+            figures[f"Alignment {number}, {run}"] = path = folder / f"alignment-{number}.svg"
+            draw_attention(weights, path, AttentionSelection(head="mean", whole_words=True))
+    return figures

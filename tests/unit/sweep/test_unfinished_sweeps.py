@@ -8,10 +8,9 @@ import pytest
 
 from seq2attn.evaluation.evaluate import EvaluationSet, SetResult, read_sets
 from seq2attn.metrics.significance import paired_scores
-from seq2attn.sweep.figures import draw_figures
 from seq2attn.sweep.recipe import Recipe, load_recipe
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_records, write_record
-from seq2attn.sweep.report import reproduced_scores, write_report
+from seq2attn.sweep.report import draw_figures, reproduced_scores, write_report
 from tests.support.recipes import home
 
 WRONG = {("fixed", 1): 2, ("fixed", 2): 10, ("luong", 2): 4}
