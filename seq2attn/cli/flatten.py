@@ -22,6 +22,7 @@ OPTIONS = {
     "punctuation": "no-punctuation",
     "references": "reference",
     "source_language": "from",
+    "target_language": "to",
 }
 """Options with another name than their argument."""
 EMPTY, KEYWORD = Parameter.empty, Parameter.KEYWORD_ONLY

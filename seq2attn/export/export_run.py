@@ -86,7 +86,7 @@ def _resolve_dtype(target: ExportTarget, quantization: str | None) -> str:
     if quantization is None:
         return target.dtypes[0]
     if quantization not in target.dtypes:
-        raise UserError(f"--quantization {quantization}: {target.name} has {', '.join(target.dtypes)}")
+        raise UserError(f"``quantization={quantization}``: {target.name} has {', '.join(target.dtypes)}")
     return quantization
 
 
@@ -115,7 +115,7 @@ def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
             check_regular(dev)
             lines = [pair.text[0] for pair in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
         except DataError as error:
-            raise DataError(f"{error}; give --verify-with FILE") from None
+            raise DataError(f"{error}; give ``verify_with=FILE``") from None
     if all(map(is_blank, lines)):
-        raise DataError(f"{file or 'the dev set of the run'}: has no line to verify with; give --verify-with FILE")
+        raise DataError(f"{file or 'the dev set of the run'}: has no line to verify with; give ``verify_with=FILE``")
     return lines

@@ -17,5 +17,5 @@ TARGETS: dict[str, ExportTarget] = {
 def get_target(name: str) -> ExportTarget:
     """The target of this name. Raises UserError when there is none."""
     if name not in TARGETS:
-        raise UserError(f"--to {name}: there is no such format; known: {', '.join(TARGETS)}")
+        raise UserError(f"``to={name}``: there is no such format; known: {', '.join(TARGETS)}")
     return TARGETS[name]

@@ -25,7 +25,7 @@ def read_family(folder: Path, options: ImportOptions, *, allow_pickle: bool) -> 
     """
     if not (folder / CONFIG_FILE).is_file() and (file := find_marian_files(folder)):
         return MarianFiles(file, options)
-    check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: --allow-pickle reads it")
+    check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: ``allow_pickle`` reads it")
     config = read_object(folder / CONFIG_FILE, FILE_HINT)
     families = {family.model_type: family for family in FAMILIES}
     if (model_type := str(config.get("model_type"))) not in families:

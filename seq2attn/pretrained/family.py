@@ -272,14 +272,14 @@ class Family(ABC):
             raise DataError(f"{self.folder}: `transformers` cannot read its tokenizer ({reason})") from None
         return lambda line: list(tokenizer(line).input_ids)
 
-    def check_language(self, language: str | None, known: Collection[str], option: str) -> None:
+    def check_language(self, language: str | None, known: Collection[str], argument: str) -> None:
         """Raises UserError for a `language` that the model lacks, or that is missing."""
         if (language is None and not known) or language in known:
             return
         has = f"the model has the languages {', '.join(known)}" if known else "the model has no tags of languages"
-        raise UserError(f"{self.folder}: {has}; {'give one' if known else 'leave it out'} ({option} LANG)")
+        raise UserError(f"{self.folder}: {has}; {'give one' if known else 'leave it out'} (``{argument}=LANG``)")
 
     def check_target_language(self, known: Collection[str] = ()) -> None:
         """Raises UserError for a source language, and for a target language that is not `known`, or missing."""
-        self.check_language(self.options.target_language, known, "--to")
-        self.check_language(self.options.source_language, (), "--from")
+        self.check_language(self.options.target_language, known, "target_language")
+        self.check_language(self.options.source_language, (), "source_language")

@@ -31,8 +31,8 @@ from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE
 from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
-OPTIONS = {"positions": "--positions", "punctuation": "--no-punctuation", "source_prefix": "--source-prefix"}
-"""Options of the command for some models, by the fields of `ImportOptions`."""
+OWN_OPTIONS = ("positions", "punctuation", "source_prefix")
+"""Fields of `ImportOptions` that have an effect on some models."""
 NUM_PROBE_LINES, MAX_PROBE_WORDS = 20, 12
 
 
@@ -107,9 +107,9 @@ def _print_unnamed(family: Family) -> None:
 
 def _check_options(family: Family) -> None:
     """Raises UserError for an option that has no effect on a model."""
-    for name, option in OPTIONS.items():
+    for name in OWN_OPTIONS:
         if getattr(family.options, name) != getattr(ImportOptions(), name) and name not in family.own_options:
-            where = f"{family.folder}: {option}"
+            where = f"{family.folder}: ``{name}``"
             raise UserError(f"{where} has no effect on this model (`{family.model_type}`); leave it out")
 
 

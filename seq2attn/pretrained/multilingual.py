@@ -35,8 +35,8 @@ class Multilingual(BartFamily):
         languages = find_languages(self.special_tokens)
         if not languages:
             raise DataError(f"{self.folder}: {SPECIAL_TOKENS_FILE} lacks `additional_special_tokens`, the languages")
-        self.check_language(options.source_language, languages, "--from")
-        self.check_language(options.target_language, languages, "--to")
+        self.check_language(options.source_language, languages, "source_language")
+        self.check_language(options.target_language, languages, "target_language")
         section = {
             "kind": "sentencepiece",
             "path": self.folder.resolve() / MODEL_FILE,

@@ -97,7 +97,7 @@ def read_resumption(
     if lines_of["dev"] and not new_dev_set:
         raise RunError(
             f"{run.folder}: its checkpoints were ranked on another dev set; restore it, or rank them again with"
-            " --new-dev-set\n" + "\n".join(f"  {line}" for line in lines_of["dev"])
+            " ``new_dev_set``\n" + "\n".join(f"  {line}" for line in lines_of["dev"])
         )
     numbered = {f"data.{name}.text.{n}": line for name, lines in lines_of.items() for n, line in enumerate(lines)}
     return Resumption(checkpoint, before, texts, numbered)

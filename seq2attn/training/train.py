@@ -98,7 +98,7 @@ def _find_checkpoint(
         if checkpoint is None:
             refuse_existing_files(run.folder)
         if resume is True and checkpoint is None:
-            raise RunError(f"{run.folder}: has no checkpoint to resume; train without --resume")
+            raise RunError(f"{run.folder}: has no checkpoint to resume; train without ``resume``")
     name = distributed.all_gather(checkpoint and checkpoint.folder.name)[0]
     if name is not None and not distributed.is_main_process:
         checkpoint = read_checkpoint(run.folder / CHECKPOINTS_FOLDER / name)

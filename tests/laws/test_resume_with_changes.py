@@ -166,7 +166,9 @@ def test_another_dev_set_needs_an_option(corpus):
     path = corpus / "dev.tgt"
     path.write_text("ba\n" * 6)
     prepared = (run.folder / "data/prepared.json").read_text()
-    with pytest.raises(RunError, match=r"another dev set; restore it, or rank them again with --new-dev-set") as caught:
+    with pytest.raises(
+        RunError, match=r"another dev set; restore it, or rank them again with ``new_dev_set``"
+    ) as caught:
         train_run(corpus, "run", resume=True, **NEXT)
     assert f"{path} has changed" in str(caught.value)
     assert (run.folder / "data/prepared.json").read_text() == prepared

@@ -26,7 +26,7 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
     Raises UserError unless exactly one of both is given, RunError if checkpoints are missing.
     """
     if (last is None) == (best is None):
-        raise UserError("give either --last N or --best N")
+        raise UserError("give either ``last=N`` or ``best=N``")
     run = RunDirectory(folder)
     metric = run.load_config().training.validation.metric
     checkpoints = validated_checkpoints(folder)
@@ -76,7 +76,7 @@ def _best(folder: Path, checkpoints: list[Checkpoint], count: int, metric: str) 
     if len(ranked) < count <= len(checkpoints):
         raise RunError(
             f"{folder}: {len(ranked)} of {len(checkpoints)} checkpoints have a comparable {metric}, not {count}:"
-            " the others were validated by another metric or on other text, or not at all; --last N needs no scores"
+            " the others were validated by another metric or on other text, or not at all; ``last=N`` needs no scores"
         )
     return ranked[:count]
 

@@ -183,7 +183,7 @@ def test_missing_text_and_a_missing_package_are_named(
 ) -> None:
     where = tmp_path / "exported"
     (tmp_path / "lines.txt").unlink()
-    with pytest.raises(DataError, match=r"lines\.txt: there is no such file; give --verify-with FILE"):
+    with pytest.raises(DataError, match=r"lines\.txt: there is no such file; give ``verify_with=FILE``"):
         export_run(run, TARGET, where)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)  # as if it were not installed
     with pytest.raises(UserError, match=r"pip install 'seq2attn\[ctranslate2\]'"):

@@ -174,6 +174,6 @@ def test_a_tokenizer_that_gives_other_ids_is_refused(tmp_path: Path) -> None:
 def test_it_is_no_engine(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no engine `huggingface`"):
         load_exported_engine(RunDirectory(tmp_path), "huggingface", None, torch.device("cpu"))
-    with pytest.raises(UserError, match="--to torch: there is no such format; known: ctranslate2, onnx, huggingf"):
+    with pytest.raises(UserError, match="``to=torch``: there is no such format; known: ctranslate2, onnx, huggingf"):
         get_target("torch")
     assert all(target.name == name for name, target in TARGETS.items())
