@@ -160,10 +160,7 @@ def text_pair_writer(path: Path) -> Iterator[Callable[[TextPair], None]]:
 
 
 def read_text_pairs(path: Path) -> Iterator[TextPair]:
-    """The pairs that `text_pair_writer` wrote to `path`.
-
-    Raises RunError when the file is missing or corrupt.
-    """
+    """The pairs that `text_pair_writer` wrote to `path`. Raises RunError when the file is missing or corrupt."""
     hint = f"remove the folder {path.parent} and prepare the data again"
     if not path.is_file():
         raise RunError(f"{path}: is missing; {hint}")

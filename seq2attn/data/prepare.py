@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -51,127 +51,136 @@ def prepare(
     `keep_tokenizers` uses those in `folder`, for weights that were trained with them. Raises DataError for text
     that cannot be used, before anything is trained; RunError for a corrupt `folder`.
     """
-    _check_corpora(data, log)
-    if keep_tokenizers:
-        check_tags(data, load_tokenizer(folder / "source"), folder)
-    test_sizes = [(name, _count_pairs(corpus)) for name, corpus in data.test.items()]
-    if _is_prepared(folder, data, text, keep_tokenizers=keep_tokenizers):
-        log(f"{folder}: already prepared from this text")
-        _inspect_changed_tests(data, text, folder, log)
-        return load_prepared(folder)
-    names = [f"train {number}" for number in range(1, len(data.train) + 1)] if len(data.train) > 1 else ["train"]
-    sizes = dict(zip([*names, "dev"], map(_count_pairs, (*data.train, data.dev)), strict=True))
-    log(", ".join(f"{name}: {size:,} pairs" for name, size in (*sizes.items(), *test_sizes)))
-    tokenizers = _begin(data, text, folder, log, keep_tokenizers=keep_tokenizers)
-    train, hashes, parts = _save_train(data, tokenizers, sizes, folder)
-    dev = _save_dev(data, tokenizers, sizes["dev"], folder, log)
-    for name, part in zip(names, parts, strict=True):
-        log(part.describe(name, parts))
-    save_hashes(hashes, folder)
-    if run := folder if keep_tokenizers else text.run_dir:
-        train = train.with_earlier(run)
-    _report(train, dev.report(hashes), hashes, data.test, folder, log)
-    content = {
-        "format": FORMAT_VERSION,
-        "fingerprint": _fingerprint(data, text),
-        "tests": _test_fingerprints(data, text),
-        "corpora": [asdict(part) for part in parts],
-        "references": _save_references(data.dev, folder),
-        "kept_tokenizers": keep_tokenizers,
-    }
-    write_json(folder / PREPARED, content)
-    return load_prepared(folder)
-
-
-def _save_train(
-    data: DataConfig, tokenizers: TokenizerPair, sizes: Mapping[str, int], folder: Path
-) -> tuple[CorpusReport, Hashes, list[TrainingPart]]:
-    """Write the filtered training text; `sizes` are the pairs of each corpus by its name."""
-    inspector, pair_filter = CorpusInspector(*tokenizers), PairFilter(data.filters)
-    parts = list[TrainingPart]()
-
-    def training_pairs() -> Iterator[EncodedPair]:
-        for corpus, name in zip(data.train, sizes, strict=False):  # then comes the dev set
-            yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, sizes[name])))
-            parts.append(TrainingPart.of_corpus(corpus, pair_filter.report))
-
-    _save(training_pairs(), tokenizers, folder / TRAIN, with_alignments=data.has_alignments)
-    return inspector.report(), pair_filter.hashes, parts
-
-
-def _save_dev(data: DataConfig, tokenizers: TokenizerPair, size: int, folder: Path, log: Log) -> CorpusInspector:
-    """Write the dev set; logs its longest pair if that is too long for training."""
-    inspector = CorpusInspector(*tokenizers)
-    _save(inspector.inspect(_encode(data.dev, tokenizers, "dev", size)), tokenizers, folder / DEV)
-    if warning := data.filters.describe_long(Corpus.load(folder / DEV).lengths, data.dev.files[0]):
-        log(f"warning: dev: {warning}; validation takes them in parts")
-    return inspector
-
-
-def _begin(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log, *, keep_tokenizers: bool) -> TokenizerPair:
-    """Make the folder a run directory with tokenizers, whose text is not prepared."""
-    write_manifest(folder)  # first: a folder with `source` or `data` and no manifest is not of a run
-    remove_temporary((folder / PREPARED).parent)
-    (folder / PREPARED).unlink(missing_ok=True)
-    if not keep_tokenizers:
-        make_tokenizers(data, text, folder, log)
-    return load_tokenizers(folder)
-
-
-def _check_corpora(data: DataConfig, log: Log) -> None:
-    """Raises DataError for a file that is not regular; logs a warning for a source that is also the target."""
     for corpus in (*data.train, data.dev, *data.test.values()):
         check_regular(corpus)
         if corpus.source == corpus.target:
             log(f"warning: {corpus.files[0]}: source and target are the same")
+    if keep_tokenizers:
+        check_tags(data, load_tokenizer(folder / "source"), folder)
+    preparation = _Preparation(data, text, folder, log, keep_tokenizers)
+    test_sizes = {name: _count_pairs(corpus) for name, corpus in data.test.items()}
+    if preparation.is_done():
+        log(f"{folder}: already prepared from this text")
+        preparation.inspect_changed_tests()
+    else:
+        preparation.run(test_sizes)
+    return load_prepared(folder)
 
 
-def _test_fingerprints(data: DataConfig, text: TokenizersConfig) -> dict[str, str]:
-    return {name: fingerprint((corpus,), data.filters, text) for name, corpus in data.test.items()}
+@dataclass(frozen=True)
+class _Preparation:
+    """Preparation of text in a folder."""
 
+    data: DataConfig
+    text: TokenizersConfig
+    folder: Path
+    log: Log
+    keep_tokenizers: bool
 
-def _inspect_changed_tests(data: DataConfig, text: TokenizersConfig, folder: Path, log: Log) -> None:
-    """Write the report again if prepared text is used with other test sets."""
-    content, tests = read_object(folder / PREPARED, PREPARE_HINT), _test_fingerprints(data, text)
-    if content.get("tests") != tests:
-        report, hashes = DataReport.load(folder), load_hashes(folder)
-        if report is not None and hashes is not None:
-            _report(report.train, report.dev, hashes, data.test, folder, log)
-        write_json(folder / PREPARED, {**content, "tests": tests})
+    def is_done(self) -> bool:
+        """True if the folder has this text, of these tokenizers."""
+        run = None if self.keep_tokenizers else self.text.run_dir
+        if run is not None and not run.is_dir():
+            needs = "`tokenizer.run_dir` needs it, also to compare the vocabularies of text that is prepared already"
+            raise DataError(f"{run}: there is no such run; {needs}")
+        if not (self.folder / PREPARED).is_file():
+            return False
+        if run is not None and load_tokenizers(self.folder).vocabularies != load_tokenizers(run).vocabularies:
+            return False
+        content = read_object(self.folder / PREPARED, PREPARE_HINT)
+        if content.get("kept_tokenizers") and not self.keep_tokenizers:  # they are of another text
+            return False
+        expected = self._fingerprint(*self.data.train, self.data.dev)
+        return content.get("format") == FORMAT_VERSION and content.get("fingerprint") == expected
 
+    def _fingerprint(self, *corpora: CorpusConfig) -> str:
+        return fingerprint(corpora, self.data.filters, self.text)
 
-def _report(
-    train: CorpusReport, dev: CorpusReport, hashes: Hashes, tests: Mapping[str, CorpusConfig], folder: Path, log: Log
-) -> None:
-    """Inspect the test sets, save the statistics of all text, and log warnings about it."""
-    tokenizers = load_tokenizers(folder)
-    inspected = {
-        name: inspect_pairs((pair.text for pair in read_pairs(corpus)), *tokenizers, hashes)
-        for name, corpus in tests.items()
-    }
-    report = DataReport(train, dev, inspected)
-    log(f"statistics of the text: {report.save(folder)}")
-    for warning in report.warnings():
-        log(f"warning: {warning}")
+    def _test_fingerprints(self) -> dict[str, str]:
+        return {name: self._fingerprint(corpus) for name, corpus in self.data.test.items()}
 
+    def inspect_changed_tests(self) -> None:
+        """Write the report again if prepared text is used with other test sets."""
+        content, tests = read_object(self.folder / PREPARED, PREPARE_HINT), self._test_fingerprints()
+        if content.get("tests") != tests:
+            report, hashes = DataReport.load(self.folder), load_hashes(self.folder)
+            if report is not None and hashes is not None:
+                self._report(report.train, report.dev, hashes, load_tokenizers(self.folder))
+            write_json(self.folder / PREPARED, {**content, "tests": tests})
 
-def _is_prepared(folder: Path, data: DataConfig, text: TokenizersConfig, *, keep_tokenizers: bool) -> bool:
-    run = None if keep_tokenizers else text.run_dir
-    if run is not None and not run.is_dir():
-        needs = "`tokenizer.run_dir` needs it, also to compare the vocabularies of text that is prepared already"
-        raise DataError(f"{run}: there is no such run; {needs}")
-    if not (folder / PREPARED).is_file():
-        return False
-    if run is not None and load_tokenizers(folder).vocabularies != load_tokenizers(run).vocabularies:
-        return False
-    content = read_object(folder / PREPARED, PREPARE_HINT)
-    has_tokenizers = keep_tokenizers or not content.get("kept_tokenizers")  # else they are of another text
-    is_same = content.get("format") == FORMAT_VERSION and content.get("fingerprint") == _fingerprint(data, text)
-    return is_same and has_tokenizers
+    def run(self, test_sizes: Mapping[str, int]) -> None:
+        """Write all files; `test_sizes` are the pairs of each test set."""
+        data, several = self.data, len(self.data.train) > 1
+        train = {f"train {number}" if several else "train": corpus for number, corpus in enumerate(data.train, 1)}
+        sizes = {name: _count_pairs(corpus) for name, corpus in {**train, "dev": data.dev}.items()}
+        all_sizes = (*sizes.items(), *test_sizes.items())
+        self.log(", ".join(f"{name}: {size:,} pairs" for name, size in all_sizes))
+        tokenizers = self._begin()
+        inspector, pair_filter, parts = CorpusInspector(*tokenizers), PairFilter(data.filters), list[TrainingPart]()
 
+        def training_pairs() -> Iterator[EncodedPair]:
+            for name, corpus in train.items():
+                pairs = _encode(corpus, tokenizers, name, sizes[name])
+                yield from pair_filter.filter(inspector.inspect(pairs))
+                parts.append(TrainingPart.of_corpus(corpus, pair_filter.report))
 
-def _fingerprint(data: DataConfig, text: TokenizersConfig) -> str:
-    return fingerprint((*data.train, data.dev), data.filters, text)
+        _save(training_pairs(), tokenizers, self.folder / TRAIN, with_alignments=data.has_alignments)
+        dev = self._save_dev(tokenizers, sizes["dev"])
+        for name, part in zip(train, parts, strict=True):
+            self.log(part.describe(name, parts))
+        report, hashes = inspector.report(), pair_filter.hashes
+        save_hashes(hashes, self.folder)
+        if run := self.folder if self.keep_tokenizers else self.text.run_dir:
+            report = report.with_earlier(run)
+        self._report(report, dev.report(hashes), hashes, tokenizers)
+        content = {
+            "format": FORMAT_VERSION,
+            "fingerprint": self._fingerprint(*data.train, data.dev),
+            "tests": self._test_fingerprints(),
+            "corpora": [asdict(part) for part in parts],
+            "references": self._save_references(),
+            "kept_tokenizers": self.keep_tokenizers,
+        }
+        write_json(self.folder / PREPARED, content)
+
+    def _begin(self) -> TokenizerPair:
+        """Make the folder a run directory with tokenizers, whose text is not prepared."""
+        write_manifest(self.folder)  # first: a folder with `source` or `data` and no manifest is not of a run
+        remove_temporary((self.folder / PREPARED).parent)
+        (self.folder / PREPARED).unlink(missing_ok=True)
+        if not self.keep_tokenizers:
+            make_tokenizers(self.data, self.text, self.log).save(self.folder)
+        return load_tokenizers(self.folder)
+
+    def _save_dev(self, tokenizers: TokenizerPair, size: int) -> CorpusInspector:
+        """Write the dev set; logs its longest pair if that is too long for training."""
+        dev, folder, inspector = self.data.dev, self.folder / DEV, CorpusInspector(*tokenizers)
+        _save(inspector.inspect(_encode(dev, tokenizers, "dev", size)), tokenizers, folder)
+        if warning := self.data.filters.describe_long(Corpus.load(folder).lengths, dev.files[0]):
+            self.log(f"warning: dev: {warning}; validation takes them in parts")
+        return inspector
+
+    def _save_references(self) -> int:
+        """Write the dev set with each further reference as target; returns the number of references."""
+        pairs = list(read_text_pairs(text_path(self.folder / DEV)))
+        streams = read_references(self.data.dev, [target for _, target in pairs])
+        paths = dev_text_paths(self.folder, len(streams))
+        for path, stream in islice(zip(paths, streams, strict=True), 1, None):
+            with text_pair_writer(path) as write:
+                for (source, _), reference in zip(pairs, stream, strict=True):
+                    write((source, reference))
+        return len(streams)
+
+    def _report(self, train: CorpusReport, dev: CorpusReport, hashes: Hashes, tokenizers: TokenizerPair) -> None:
+        """Inspect the test sets, save the statistics of all text, and log warnings about it."""
+        inspected = {
+            name: inspect_pairs((pair.text for pair in read_pairs(corpus)), *tokenizers, hashes)
+            for name, corpus in self.data.test.items()
+        }
+        report = DataReport(train, dev, inspected)
+        self.log(f"statistics of the text: {report.save(self.folder)}")
+        for warning in report.warnings():
+            self.log(f"warning: {warning}")
 
 
 def _count_pairs(corpus: CorpusConfig) -> int:
@@ -202,14 +211,3 @@ def _save(
                 word_ids.add(pair_word_ids(tokenizers, pair.text, pair.ids) if sure else ([], []))
                 links.add(([link[0] for link in sure], [link[1] for link in sure]))
         ids.build(CorpusAlignments(word_ids.build(), links.build()) if with_alignments else None).save(folder)
-
-
-def _save_references(dev: CorpusConfig, folder: Path) -> int:
-    """Write the dev set with each further reference as target; returns the number of references."""
-    pairs = list(read_text_pairs(text_path(folder / DEV)))
-    streams = read_references(dev, [target for _, target in pairs])
-    for path, stream in islice(zip(dev_text_paths(folder, len(streams)), streams, strict=True), 1, None):
-        with text_pair_writer(path) as write:
-            for (source, _), reference in zip(pairs, stream, strict=True):
-                write((source, reference))
-    return len(streams)

@@ -58,10 +58,7 @@ class PreparedData:
 
 
 def load_prepared(folder: Path) -> PreparedData:
-    """The output of `prepare`, without reading the original text.
-
-    Raises RunError when a file is missing or corrupt.
-    """
+    """The output of `prepare`, without reading the original text. Raises RunError when a file is missing or corrupt."""
     content = read_object(folder / PREPARED, "prepare the data first")
     check_format(content, folder / PREPARED, PREPARE_HINT)
     prepared = validate(_COUNTS, content, folder / PREPARED, "has no counts of the training corpora", PREPARE_HINT)

@@ -165,10 +165,7 @@ def _check_header(path: Path) -> None:
 
 
 def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
-    """The specs of the tensors in a file, without reading them.
-
-    Raises RunError when the file is missing or corrupt.
-    """
+    """The specs of the tensors in a file, without reading them. Raises RunError when the file is missing or corrupt."""
     with open_tensors(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
         return {name: TensorSpec(part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}

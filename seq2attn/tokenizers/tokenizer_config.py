@@ -152,10 +152,7 @@ _CONFIG: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer saved in `folder`.
-
-    Raises RunError when a file is missing or the files do not belong together.
-    """
+    """The tokenizer saved in `folder`. Raises RunError when a file is missing or the files do not belong together."""
     header = read_object(folder / TOKENIZER_FILE, TOKENIZER_HINT)
     problem = "describes no tokenizer known to this version"
     config = validate(_CONFIG, header.get("config"), folder / TOKENIZER_FILE, problem, TOKENIZER_HINT)

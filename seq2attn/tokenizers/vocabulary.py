@@ -90,10 +90,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """The vocabulary in a file of `save`.
-
-        Raises RunError when the file is missing or is not a vocabulary.
-        """
+        """The vocabulary in a file of `save`. Raises RunError when the file is missing or is not a vocabulary."""
         tokens = read_object(path, TOKENIZER_HINT, MAX_FILE_BYTES).get("tokens")
         if not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
             raise RunError(f"{path}: has no list of tokens; {TOKENIZER_HINT}")
