@@ -7,9 +7,9 @@ the files of a run, may name only allowed modules: nothing is imported before th
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -34,7 +34,7 @@ def allow_code(modules: Iterable[str]) -> None:
 def check_code(kind: str) -> None:
     """Check of an import path such as `my_package.my_module:Class`, to be made before the import.
 
-    Raises: FieldError if a config of a run names a module that is not allowed.
+    Raises FieldError if a config of a run names a module that is not allowed.
     """
     module = kind.partition(":")[0]
     is_allowed = any(module == name or module.startswith(f"{name}.") for name in _allowed if name)
@@ -54,7 +54,7 @@ def is_of_run(value: str) -> bool:
 def fill_in(data: Any, field: str, read: Callable[[dict[str, Any]], Any]) -> Any:
     """The fields of a config with one that `read` makes of its files, of which `path` is one, unless it is given.
 
-    Raises: FieldError for the config of a run, whose files are not read.
+    Raises FieldError for the config of a run, whose files are not read.
     """
     if not isinstance(data, dict) or data.get(field) or not isinstance(data.get("path"), str | Path):
         return data
@@ -104,8 +104,7 @@ class Pluggable:
 def import_config_class(kind: str, noun: str) -> type[Config]:
     """The `Config` of the class at an import path.
 
-    Raises:
-        FieldError: the module is not allowed, there is no such module or class, or its `Config` is not valid.
+    Raises FieldError if the module is not allowed, there is no such module or class, or its `Config` is not valid.
     """
     module_name, _, path = kind.partition(":")
     check_code(kind)
@@ -133,23 +132,18 @@ def is_plugin(component: Config) -> bool:
 
 def plugin_modules(config: Config) -> tuple[str, ...]:
     """The modules of the plug-ins in a config."""
-    values, modules = list[Any]([config.model_dump(mode="json")]), set[str]()
-    while values:
-        value = values.pop()
-        if isinstance(value, dict):
-            kind = value.get("kind")
-            modules |= {kind.partition(":")[0]} if isinstance(kind, str) and ":" in kind else set()
-        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
-    return tuple(sorted(modules))
+    modules = re.findall(r'"kind":"([^":]+):', config.model_dump_json())
+    return tuple(sorted(set(modules)))
 
 
 def _module(name: str, kind: str) -> ModuleType:
     parts = name.split(".")
     if not all(part.isidentifier() for part in parts):
         raise FieldError("kind", f"`{kind}` is not an import path; expected `package.module:Class`")
+    search_path = sys.path[:]
+    sys.path.append(str(Path.cwd()))  # last, where it hides no installed module
     try:
-        with _working_directory_importable():
-            return importlib.import_module(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # a dependency of the plug-in: the traceback is needed
@@ -158,14 +152,5 @@ def _module(name: str, kind: str) -> ModuleType:
     except (ValueError, AssertionError) as error:
         # Pydantic would report these as errors in the config, without a traceback.
         raise RuntimeError(f"importing {name} failed") from error
-
-
-@contextmanager
-def _working_directory_importable() -> Iterator[None]:
-    """The working directory at the end of the import path, where it hides no installed module."""
-    before = sys.path[:]
-    sys.path.append(str(Path.cwd()))
-    try:
-        yield
     finally:
-        sys.path[:] = before
+        sys.path[:] = search_path

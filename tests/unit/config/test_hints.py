@@ -1,7 +1,7 @@
 """Hints of config errors, changed kinds on the command line, single values for lists, and missing files."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,14 +31,6 @@ model:
 search: {kind: beam, beam_size: 3, patience: 1.5, lengths: {max_length: 9}}
 """
 TOKENS, WARMUP = "batch: {tokens: 0}", "lr_schedule: {kind: inverse-sqrt, warmup_updates: 0}"
-
-
-def all_configs(config: type[Config]) -> Iterator[type[Config]]:
-    """The classes of sections in the package."""
-    for one in config.__subclasses__():
-        if one.__module__.startswith("seq2attn."):
-            yield one
-            yield from all_configs(one)
 
 
 @pytest.fixture
