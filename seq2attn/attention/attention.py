@@ -83,16 +83,13 @@ class Attention(nn.Module):
 
     def initial_state(self, memory: Memory) -> AttentionState:
         """State before the first target token."""
-        score, alignment = self.score, self.alignment
-        if not (score.has_state or alignment.has_state):
+        components = self.score, self.alignment
+        if not any(component.has_state for component in components):
             return NO_STATE
         sentences, _, keys, _ = memory.values.shape
         dtype = torch.promote_types(memory.values.dtype, torch.float32)
-        zeros = memory.values.new_zeros(sentences, score.heads, keys, dtype=dtype)
-        return (
-            score.initial_state(zeros) if score.has_state else None,
-            alignment.initial_state(zeros) if alignment.has_state else None,
-        )
+        zeros = memory.values.new_zeros(sentences, self.score.heads, keys, dtype=dtype)
+        return tuple(component.initial_state(zeros) if component.has_state else None for component in components)
 
     @property
     def supports_padding_free(self) -> bool:
@@ -175,13 +172,10 @@ class Attention(nn.Module):
 
     def _update_state(self, state: AttentionState, weights: Tensor) -> AttentionState:
         """State and weights [B, H, K, S] of one query of each row -> the next state."""
-        score_state, alignment_state = state
-        if score_state is not None:
-            score_state = self.score.update_state(score_state, unfold_beams(weights, score_state.size(0)).squeeze(2))
-        if alignment_state is not None:
-            alignment_weights = unfold_beams(weights, alignment_state.size(0)).squeeze(2)
-            alignment_state = self.alignment.update_state(alignment_state, alignment_weights)
-        return score_state, alignment_state
+        return tuple(
+            part if part is None else component.update_state(part, unfold_beams(weights, part.size(0)).squeeze(2))
+            for component, part in zip((self.score, self.alignment), state, strict=True)
+        )
 
 
 def fold_beams(state: Tensor, sentences: int) -> Tensor:

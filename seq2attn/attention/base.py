@@ -54,7 +54,7 @@ class AttentionComponent(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has no state")
 
 
-AttentionState = tuple[Tensor | None, Tensor | None]
+AttentionState = tuple[Tensor | None, ...]
 """States of the score and of the alignment function, each [N, H, S]: a part of the decoder's state."""
 
 NO_STATE: AttentionState = (None, None)

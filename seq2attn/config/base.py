@@ -35,9 +35,9 @@ class PathString(str):
     def of(cls, value: Any, folder: Path) -> Any:
         """`value` with all text in it, but keys, as PathStrings of `folder`."""
         if isinstance(value, dict):
-            return {key: cls.of(one, folder) for key, one in value.items()}
+            return {key: cls.of(part, folder) for key, part in value.items()}
         if isinstance(value, list):
-            return [cls.of(one, folder) for one in value]
+            return [cls.of(item, folder) for item in value]
         if isinstance(value, str):
             value = cls(value)
             value.folder = folder
@@ -57,8 +57,8 @@ def _resolve_path(value: Any, info: ValidationInfo) -> Any:
     try:
         resolved = path.resolve()
         if check_files and not path.exists():
-            known = [file.name for file in resolved.parent.iterdir()] if resolved.parent.is_dir() else []
-            raise ValueError(f"there is no such file: {resolved}{suggest(resolved.name, known)}")
+            names = [file.name for file in resolved.parent.iterdir()] if resolved.parent.is_dir() else []
+            raise ValueError(f"there is no such file: {resolved}{suggest(resolved.name, names)}")
         # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
         return resolved if resolved.exists() or not path.exists() else path
     except RuntimeError as error:  # links in a circle

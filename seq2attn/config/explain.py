@@ -66,8 +66,8 @@ def place_errors(error: ValidationError, tree: YAMLValue) -> list[PlacedError]:
     above = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
     kept = [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in above]
     placed = [_place(detail, tree) for detail in kept]
-    with_items = {one.names[:depth] for one in placed for depth in range(len(one.names))}
-    return [one for one in placed if not (one.is_member and one.names in with_items)]
+    with_items = {names[:depth] for names, *_ in placed for depth in range(len(names))}
+    return [error for error in placed if not (error.is_member and error.names in with_items)]
 
 
 def _place(detail: ErrorDetails, tree: YAMLValue) -> PlacedError:
@@ -98,8 +98,8 @@ def diagnose(error: Exception, tree: YAMLValue, names: Names = ()) -> list[Diagn
     if isinstance(error, FieldError):
         message = error.message
         for name in error.field.split(".") if error.field else []:
-            found, value = tree.find(names)
-            is_single = name == "0" and found == names and not isinstance(value.content, list)
+            existing, value = tree.find(names)
+            is_single = name == "0" and existing == names and not isinstance(value.content, list)
             names = names if is_single else (*names, name)
     return [tree.diagnostic(names, f"`{'.'.join(names)}`: {message}" if names else message)]
 
@@ -161,17 +161,17 @@ def _expected(placed: PlacedError, tree: YAMLValue) -> str | None:
 
 
 def _mismatch_diagnostic(names: Names, alternatives: Sequence[str], model: type[Config], tree: YAMLValue) -> Diagnostic:
-    found_value = tree.find(names)[1]
-    value, text = found_value.content, found_value.node.value
+    value = tree.find(names)[1]
+    content, text = value.content, value.node.value
     expected = " or ".join(dict.fromkeys(alternatives))
-    hint = _hint(value, text, expected)
-    if isinstance(value, str) and expected == "a mapping":
-        for kind in difflib.get_close_matches(value.lower(), _kinds(names, model, tree), n=1):
+    hint = _hint(content, text, expected)
+    if isinstance(content, str) and expected == "a mapping":
+        for kind in difflib.get_close_matches(content.lower(), _kinds(names, model, tree), n=1):
             of_named = f"; `{'.'.join(names[:-1])}` has names: write `{{NAME: {{kind: {kind}, ...}}}}`"
             hint = of_named if names[-1] == "kind" else f"; write `{{kind: {kind}}}`"
-    found = repr(str(value)) if isinstance(value, str) else text or "nothing"
-    found = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else found
-    return tree.diagnostic(names, f"`{'.'.join(names)}` should be {expected}, not {found}{hint}")
+    actual = repr(str(content)) if isinstance(content, str) else text or "nothing"
+    actual = "a mapping" if isinstance(content, dict) else "a list" if isinstance(content, list) else actual
+    return tree.diagnostic(names, f"`{'.'.join(names)}` should be {expected}, not {actual}{hint}")
 
 
 def _hint(value: Any, text: str, expected: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 HINTS = {
     "`training.optimizer.lr`": "learning_rate lr lrate",
@@ -95,13 +95,13 @@ def look_alike(text: str) -> str:
     return ""
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about `name`: the most similar known name; empty if none is similar."""
-    similar = difflib.get_close_matches(name, list(known), n=1)
+def suggest(name: str, names: Collection[str]) -> str:
+    """The end of an error message about `name`: the most similar of the known names; empty if none is similar."""
+    similar = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean `{similar[0]}`?" if similar else ""
 
 
-def suggest_or_list(name: str, known: Iterable[str]) -> str:
+def suggest_or_list(name: str, names: Iterable[str]) -> str:
     """`suggest`, or the list of all known names if none is similar."""
-    known = list(known)
-    return suggest(name, known) or (f"; known: {', '.join(known)}" if known else "")
+    names = list(names)
+    return suggest(name, names) or (f"; known: {', '.join(names)}" if names else "")

@@ -277,5 +277,5 @@ def _mark(name: str, text: str, index: int) -> Mark:
 def _reason(path: Path, error: OSError) -> str:
     if not isinstance(error, FileNotFoundError):
         return f"cannot read {path}: {error.strerror}"
-    known = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-    return f"there is no file {path}{suggest(path.name, known)}"
+    names = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    return f"there is no file {path}{suggest(path.name, names)}"

@@ -109,12 +109,12 @@ def select_parameters(model: nn.Module, parts: Sequence[str], field: str) -> dic
     parameters = dict(model.named_parameters(remove_duplicate=False))
     selected: dict[str, nn.Parameter] = {}
     for part in parts:
-        found = {name: value for name, value in parameters.items() if f"{name}.".startswith(f"{part}.")}
-        if not found:
+        parameters_of_part = {name: value for name, value in parameters.items() if f"{name}.".startswith(f"{part}.")}
+        if not parameters_of_part:
             close = get_close_matches(part, [*parameters, *(name for name, _ in model.named_modules())], 1)
             hint = f"; did you mean `{close[0]}`?" if close else ""
             raise FieldError(field, f"the model has no part `{part}`: see the names of `train --dry-run`{hint}")
-        selected |= found
+        selected |= parameters_of_part
     return selected
 
 

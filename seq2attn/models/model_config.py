@@ -62,8 +62,8 @@ class ModelConfig(Config):
         if not is_plugin(encoder):
             key = Width(encoder.output_dim(embeddings.dim), "the encoder")
             mistakes += [mistake.within("encoder") for mistake in encoder.check_widths(width)]
-            own = encoder.check_embeddings(embeddings.tie, embeddings.source_vectors)
-            mistakes += [mistake.within("embeddings") for mistake in own]
+            unsupported = encoder.check_embeddings(embeddings.tie, embeddings.source_vectors)
+            mistakes += [mistake.within("embeddings") for mistake in unsupported]
         if not is_plugin(decoder):
             mistakes += [mistake.within("decoder") for mistake in decoder.check_widths(width, key)]
             dim = decoder.output_dim(embeddings.dim)
