@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from seq2attn.attention.align_functions import AlignmentFunction, GlobalAlignment
 from seq2attn.attention.base import NO_STATE, AttentionState, Memory, QueryInfo
 from seq2attn.attention.dispatch import expand_mask, fusable_score, fused_context, prefers_unfused, varlen_context
-from seq2attn.attention.scores import ScoreFunction, repeat_kv, split_heads, width_per_head
+from seq2attn.attention.scores import ScoreFunction
 from seq2attn.nn.kernels.linear import Linear
-from seq2attn.nn.layers import Dropout
+from seq2attn.nn.layers import Dropout, repeat_kv, split_heads, width_per_head
 from seq2attn.nn.packing import SequenceLayout
 
 

@@ -89,8 +89,3 @@ class ScoreConfig(Config):
     def has_own_widths(self) -> bool:
         """True if the heads have a width of their own."""
         return False
-
-
-def check_heads(heads: int, dim: int) -> list[FieldError]:
-    """Rule of a config: the heads divide the width of the hidden layer."""
-    return [FieldError("heads", f"{heads} heads do not divide the width {dim}")] if dim % heads else []

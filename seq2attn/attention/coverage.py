@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from seq2attn.attention.base import QueryInfo, ScoreConfig, check_heads
-from seq2attn.attention.scores import AdditiveScore
+from seq2attn.attention.base import QueryInfo
+from seq2attn.attention.scores import AdditiveScore, HiddenLayerScoreConfig
 from seq2attn.nn.kernels.linear import Linear
 
 MIN_FERTILITY = 1e-6
@@ -56,16 +56,10 @@ class CoverageScore(AdditiveScore):
         return (torch.tanh(hidden) @ self.v.unsqueeze(-1)).squeeze(-1)
 
 
-class CoverageScoreConfig(ScoreConfig):
+class CoverageScoreConfig(HiddenLayerScoreConfig):
     """Additive score with coverage."""
 
-    rules = (check_heads,)
-
     kind: Literal["coverage"] = "coverage"
-    dim: PositiveInt = 256
-    """Width of the hidden layer of the score."""
-    heads: PositiveInt = 1
-    """Number of heads."""
     max_fertility: PositiveFloat = 2.0
     """Maximum fertility: number of target tokens that one source token aligns to."""
 

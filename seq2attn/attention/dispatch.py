@@ -11,8 +11,9 @@ from torch import Tensor
 
 from seq2attn.attention.align_functions import AlignmentFunction, GlobalAlignment
 from seq2attn.attention.base import Memory, QueryInfo
-from seq2attn.attention.scores import DotScore, ScoreFunction, repeat_kv
+from seq2attn.attention.scores import DotScore, ScoreFunction
 from seq2attn.nn.kernels.varlen import padded_attention, varlen_attention
+from seq2attn.nn.layers import repeat_kv
 from seq2attn.nn.packing import SequenceLayout
 
 UNFUSED_MAX_SCORES = 64 * 64

@@ -17,11 +17,12 @@ import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from seq2attn.attention.base import AttentionComponent, QueryInfo, ScoreConfig, check_heads
+from seq2attn.attention.base import AttentionComponent, QueryInfo, ScoreConfig
 from seq2attn.attention.relative_positions import RelativePositionEmbedding, apply_rotary
 from seq2attn.config.base import FieldError
 from seq2attn.nn.kernels.additive import additive_scores
 from seq2attn.nn.kernels.linear import Linear
+from seq2attn.nn.layers import repeat_kv, split_heads, width_per_head
 
 
 class ScoreFunction(AttentionComponent, ABC):
@@ -206,16 +207,25 @@ class AdditiveScore(ScoreFunction):
         return additive_scores(q, k, self.v)
 
 
-class AdditiveScoreConfig(ScoreConfig):
-    """Bahdanau's score; `concat` is Luong's name for it."""
+class HiddenLayerScoreConfig(ScoreConfig):
+    """Base class of the configs of additive scores."""
 
-    rules = (check_heads,)
-
-    kind: Literal["additive", "concat"]
+    kind: str
     dim: PositiveInt = 256
     """Width of the hidden layer of the score."""
     heads: PositiveInt = 1
     """Number of heads."""
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of heads that do not divide the width."""
+        message = f"{self.heads} heads do not divide the width {self.dim}"
+        return [FieldError("heads", message)] if self.dim % self.heads else []
+
+
+class AdditiveScoreConfig(HiddenLayerScoreConfig):
+    """Bahdanau's score; `concat` is Luong's name for it."""
+
+    kind: Literal["additive", "concat"]
 
     def build(self, query_dim: int, key_dim: int) -> AdditiveScore:
         """For queries [*, query_dim] and keys [*, key_dim]."""
@@ -223,7 +233,7 @@ class AdditiveScoreConfig(ScoreConfig):
 
 
 def check_kv_heads(kv_heads: int | None, heads: int) -> list[FieldError]:
-    """Rule of a config: the heads of keys and values divide those of the query."""
+    """The error of heads of keys and values that do not divide those of the query."""
     if kv_heads is None or heads % kv_heads == 0:
         return []
     return [FieldError("kv_heads", f"{kv_heads} key-value heads do not divide {heads} heads")]
@@ -232,7 +242,6 @@ def check_kv_heads(kv_heads: int | None, heads: int) -> list[FieldError]:
 class MultiHeadScoreConfig(ScoreConfig):
     """Scaled dot products of projected queries and keys."""
 
-    rules = (check_kv_heads,)
     heads_divide_query = True
 
     kind: Literal["multi-head"] = "multi-head"
@@ -244,6 +253,10 @@ class MultiHeadScoreConfig(ScoreConfig):
     """Width of a head; none: the width of the query, divided by `heads`."""
     bias: bool = True
     """Biases of the projections, those of values and context too."""
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of heads of keys and values that do not divide those of the query."""
+        return check_kv_heads(self.kv_heads, self.heads)
 
     @property
     def is_scaled_dot(self) -> bool:
@@ -277,20 +290,3 @@ class MultiHeadScoreConfig(ScoreConfig):
             rotary=rotary,
             relative_embedding=None if max_distance is None else RelativePositionEmbedding(max_distance, width),
         )
-
-
-def width_per_head(dim: int, heads: int) -> int:
-    """Width of a head. Raises ValueError when the heads do not divide the width `dim`."""
-    if dim % heads:
-        raise ValueError(f"{heads} heads do not divide the width {dim}")
-    return dim // heads
-
-
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """[B, T, H*d] -> [B, H, T, d]"""
-    return x.reshape(*x.shape[:2], heads, x.size(-1) // heads).transpose(1, 2)
-
-
-def repeat_kv(x: Tensor, heads: int) -> Tensor:
-    """[B, G, S, d] -> [B, H, S, d]: each head of keys or values repeated for the query heads that share it"""
-    return x if x.size(1) == heads else x.repeat_interleave(heads // x.size(1), 1)

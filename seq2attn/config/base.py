@@ -140,7 +140,7 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
     rules: ClassVar[Sequence[Rule]] = ()
-    """Checks across fields. The root config runs each rule whose fields are valid."""
+    """Checks across sections. The root config runs each rule whose sections are valid."""
 
     @model_validator(mode="before")
     @classmethod
@@ -152,9 +152,13 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
-        if errors := check_rules(self.rules, dict(self)):
+        if errors := [*check_rules(self.rules, dict(self)), *self.check_fields()]:
             raise FieldErrors(errors)
         return self
+
+    def check_fields(self) -> list[FieldError]:
+        """Errors across fields, each of which is valid."""
+        return []
 
 
 def complete(field: FieldInfo, value: Any) -> Any:

@@ -30,14 +30,8 @@ from seq2attn.nn.precision import is_grad_recording
 from seq2attn.nn.stacked_rnn import InputFedRNN, TorchRNN, stack_layer_states, unstack_layer_states
 
 
-def _check_context(context: tuple[str, ...]) -> list[FieldError]:
-    return [FieldError("context", "names a place twice")] if len(set(context)) < len(context) else []
-
-
 class AttentionWiringConfig(Config):
     """Query state, use of the context vector, and input feeding; by default as in Luong et al. 2015."""
-
-    rules = (_check_context,)
 
     query: Literal["previous", "current"] = "current"
     """State that queries the attention: of the step before, or of this step."""
@@ -47,6 +41,11 @@ class AttentionWiringConfig(Config):
     """Feed the last attentional vector to the RNN."""
     word_to_output: bool = False
     """Use the embedded input token in the readout as well."""
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of a context that is used twice in one place."""
+        is_double = len(set(self.context)) < len(self.context)
+        return [FieldError("context", "names a place twice")] if is_double else []
 
     @property
     def needs_sequential_steps(self) -> bool:

@@ -15,7 +15,6 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from seq2attn.attention.scores import split_heads
 from seq2attn.config.base import Config, FieldError, InputPath, NumLayers
 from seq2attn.config.plugin import fill_in
 from seq2attn.encoders.base import Encoder, EncoderBaseConfig, EncoderOutput
@@ -23,7 +22,7 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import FILE_HINT, read_object
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_specs, read_hf_tensors, validate_fields
 from seq2attn.nn.initialization import initialize_parameters
-from seq2attn.nn.layers import masked_mean
+from seq2attn.nn.layers import masked_mean, split_heads
 from seq2attn.nn.packing import Sequences
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.vocabulary import EOS, PAD
@@ -197,16 +196,8 @@ class _IdentityEmbeddings(nn.Module):
         return inputs_embeds
 
 
-def _check_frozen(frozen: str | int, architecture: BertArchitectureConfig | None) -> list[FieldError]:
-    if isinstance(frozen, str) or architecture is None or frozen <= architecture.num_hidden_layers:
-        return []
-    return [FieldError("frozen", f"there are {architecture.num_hidden_layers} layers to freeze, not {frozen}")]
-
-
 class BertEncoderConfig(EncoderBaseConfig):
     """BERT: its embeddings and its layers, with the weights of a checkpoint."""
-
-    rules = (_check_frozen,)
 
     kind: Literal["bert"] = "bert"
     path: InputPath
@@ -221,6 +212,12 @@ class BertEncoderConfig(EncoderBaseConfig):
     def _read_architecture(cls, data: Any) -> Any:
         check_dependency()
         return fill_in(data, "architecture", lambda fields: read_bert_config(resolve_folder(fields["path"])))
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of more frozen layers than there are."""
+        if isinstance(self.frozen, str) or self.frozen <= (layers := self.required_architecture.num_hidden_layers):
+            return []
+        return [FieldError("frozen", f"there are {layers} layers to freeze, not {self.frozen}")]
 
     @property
     def required_architecture(self) -> BertArchitectureConfig:

@@ -68,15 +68,13 @@ class ConvolutionalEncoder(Encoder):
         return EncoderOutput(keys, values, sequences.mask, (masked_mean(values, sequences.mask),))
 
 
-def _check_kernel_size(kernel_size: int) -> list[FieldError]:
-    message = f"must be odd, so that the convolution is centered on a token; not {kernel_size}"
-    return [] if kernel_size % 2 else [FieldError("kernel_size", message)]
-
-
 class ConvolutionalEncoderConfig(ConvolutionalConfig, EncoderBaseConfig):
     """Convolutional encoder."""
 
-    rules = (_check_kernel_size,)
+    def check_fields(self) -> list[FieldError]:
+        """The error of a convolution that is not centered on a token."""
+        message = f"must be odd, so that the convolution is centered on a token; not {self.kernel_size}"
+        return [] if self.kernel_size % 2 else [FieldError("kernel_size", message)]
 
     def build(self, input_dim: int) -> ConvolutionalEncoder:
         """For embedded tokens [B, S, input_dim]."""

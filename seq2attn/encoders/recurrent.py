@@ -57,15 +57,8 @@ class RecurrentEncoder(Encoder):
         return final.unflatten(0, (self.rnn.num_layers, -1)).permute(2, 0, 1, 3).flatten(2)
 
 
-def _check_directions(dim: int, bidirectional: bool) -> list[FieldError]:
-    message = f"two directions cannot share an odd width, {dim}"
-    return [FieldError("dim", message)] if bidirectional and dim % 2 else []
-
-
 class RecurrentEncoderConfig(EncoderBaseConfig):
     """Recurrent encoder."""
-
-    rules = (_check_directions,)
 
     kind: Literal["gru", "lstm"]
     dim: PositiveInt = 512
@@ -76,6 +69,11 @@ class RecurrentEncoderConfig(EncoderBaseConfig):
     """Encode the source in both directions."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout between layers and on the outputs."""
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of a width that two directions cannot share."""
+        message = f"two directions cannot share an odd width, {self.dim}"
+        return [FieldError("dim", message)] if self.bidirectional and self.dim % 2 else []
 
     def output_dim(self, input_dim: int) -> int:
         """The width of the states."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -13,7 +12,7 @@ from seq2attn.attention.attention import Attention, ValueProjection
 from seq2attn.attention.base import Width
 from seq2attn.attention.relative_positions import RelativePositionBias
 from seq2attn.attention.scores import MultiHeadScoreConfig, check_kv_heads
-from seq2attn.config.base import Config, FieldError, NumLayers, Rule
+from seq2attn.config.base import Config, FieldError, NumLayers
 from seq2attn.encoders.base import Encoder, EncoderBaseConfig, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import (
@@ -31,52 +30,19 @@ from seq2attn.nn.layers import (
 from seq2attn.nn.packing import Sequences
 
 GATED_ACTIVATIONS: dict[str, Activation] = {"swiglu": "silu", "geglu_tanh": "gelu_tanh"}
-DEFAULT_WAVELENGTHS, DEFAULT_MAX_POSITIONS, DEFAULT_NUM_BUCKETS = "tensor2tensor", 1024, 32
+POSITION_OPTIONS = {
+    "wavelengths": ("sinusoidal",),
+    "position_offset": ("sinusoidal",),
+    "max_positions": ("learned",),
+    "num_buckets": ("relative-bias",),
+    "max_distance": ("relative", "relative-bias"),
+}
+"""Options of some kinds of positions."""
 DEFAULT_MAX_DISTANCE = {"relative": 16, "relative-bias": 128}
-
-
-def check_position_options(
-    position_encoding: str, wavelengths: str, position_offset: int, max_positions: int
-) -> list[FieldError]:
-    """Rule of a config: no option of other positions than its own."""
-    return _without_effect(
-        position_encoding,
-        [
-            ("wavelengths", wavelengths != DEFAULT_WAVELENGTHS, "sinusoidal"),
-            ("position_offset", position_offset != 0, "sinusoidal"),
-            ("max_positions", max_positions != DEFAULT_MAX_POSITIONS, "learned"),
-        ],
-    )
-
-
-def check_distances(position_encoding: str, num_buckets: int, max_distance: int | None) -> list[FieldError]:
-    """Rule of a config: the same of relative positions; a maximum distance exceeds those with buckets of their own."""
-    if position_encoding != "relative-bias":
-        return _without_effect(
-            position_encoding,
-            [
-                ("num_buckets", num_buckets != DEFAULT_NUM_BUCKETS, "relative-bias"),
-                ("max_distance", max_distance is not None, "relative or relative-bias"),
-            ],
-        )
-    exact, limit = num_buckets // 2, max_distance or DEFAULT_MAX_DISTANCE[position_encoding]
-    message = f"{limit}, but {exact} of the {num_buckets} buckets have one distance each; give more than {exact}"
-    return [] if limit > exact else [FieldError("max_distance", message)]
-
-
-def _without_effect(position_encoding: str, options: Sequence[tuple[str, bool, str]]) -> list[FieldError]:
-    """Errors of options (name, whether it is set, the positions that it is for) of other positions."""
-    return [
-        FieldError(name, f"has no effect with `position_encoding: {position_encoding}`; it is for {positions}")
-        for name, is_set, positions in options
-        if is_set and position_encoding not in positions.split(" or ")
-    ]
 
 
 class TransformerLayersConfig(Config):
     """Settings of all Transformer layers, without those of the self-attention."""
-
-    rules: ClassVar[Sequence[Rule]] = (check_position_options,)
 
     kind: str
     layers: NumLayers = 6
@@ -96,7 +62,7 @@ class TransformerLayersConfig(Config):
     """Wavelengths of sinusoidal positions: of tensor2tensor, up to 10,000 * 2 pi, or of the paper, just below it."""
     position_offset: NonNegativeInt = 0
     """Position of the first token, for sinusoidal positions; 2 in M2M100 and NLLB."""
-    max_positions: PositiveInt = DEFAULT_MAX_POSITIONS
+    max_positions: PositiveInt = 1024
     """Number of learned positions; later tokens share the last one."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout of the embeddings with positions and of every sublayer output."""
@@ -104,6 +70,17 @@ class TransformerLayersConfig(Config):
     """Dropout after the activation in the feed-forward layers; none: as `dropout`."""
     layer_dropout: float = Field(0.0, ge=0, lt=1)
     """Probability that training skips a layer (LayerDrop, Fan et al. 2020)."""
+
+    def check_fields(self) -> list[FieldError]:
+        """Errors of options of other positions than its own."""
+        position = self.position_encoding
+        fields = type(self).model_fields
+        mistakes = list[FieldError]()
+        for name, kinds in POSITION_OPTIONS.items():
+            if name in fields and dict(self)[name] != fields[name].default and position not in kinds:
+                message = f"has no effect with `position_encoding: {position}`; it is for {' or '.join(kinds)}"
+                mistakes.append(FieldError(name, message))
+        return mistakes
 
     @property
     def supports_padding_free(self) -> bool:
@@ -154,8 +131,6 @@ class TransformerLayersConfig(Config):
 class TransformerConfig(TransformerLayersConfig):
     """Settings of the Transformer encoder and decoder; both have the width of their embeddings."""
 
-    rules = (*TransformerLayersConfig.rules, check_kv_heads, check_distances)
-
     kind: Literal["transformer"] = "transformer"
     heads: PositiveInt = 8
     """Number of heads of the self-attention; without `head_dim` it must divide the width of the embeddings."""
@@ -169,12 +144,21 @@ class TransformerConfig(TransformerLayersConfig):
     relative and relative-bias (of T5) disable the fused kernel in training on a CPU."""
     max_distance: PositiveInt | None = None
     """Maximum distance of relative positions; farther ones are clipped. none: 16, or 128 for relative-bias."""
-    num_buckets: int = Field(DEFAULT_NUM_BUCKETS, ge=4)
+    num_buckets: int = Field(32, ge=4)
     """Number of buckets of distances for relative-bias."""
     embedding_norm: bool = False
     """Norm of the embeddings with positions, before the first layer, as in BART (Lewis et al. 2020)."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of self-attention weights (on a CPU anything but 0 disables the fused kernel)."""
+
+    def check_fields(self) -> list[FieldError]:
+        """Errors of options of positions, and of heads of keys and values that do not divide those of the query."""
+        mistakes = [*super().check_fields(), *check_kv_heads(self.kv_heads, self.heads)]
+        exact = self.num_buckets // 2  # of one distance each
+        if self.position_encoding == "relative-bias" and self._max_distance <= exact:
+            buckets = f"{exact} of the {self.num_buckets} buckets have one distance each"
+            mistakes.append(FieldError("max_distance", f"{self._max_distance}, but {buckets}; give more than {exact}"))
+        return mistakes
 
     def check_self_attention(self, width: Width) -> list[FieldError]:
         """Errors of heads that do not fit in a width."""

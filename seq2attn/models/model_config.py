@@ -5,27 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.attention.base import Width
-from seq2attn.config.base import Config, FieldError, FieldErrors, InputPath
+from seq2attn.config.base import Config, FieldError, InputPath
 from seq2attn.config.plugin import is_plugin
 from seq2attn.decoders import DecoderConfig
 from seq2attn.encoders import EncoderConfig
 
 
-def _check_vectors(tie: str, source_vectors: Path | None, target_vectors: Path | None) -> list[FieldError]:
-    if tie != "all" or source_vectors is None or target_vectors is None:
-        return []
-    message = "with `tie: all`, both sides have one table; give only one of `source_vectors` and `target_vectors`"
-    return [FieldError("target_vectors", message)]
-
-
 class EmbeddingsConfig(Config):
     """Embeddings of source and target tokens."""
-
-    rules = (_check_vectors,)
 
     dim: PositiveInt = 256
     """Dimension of the embeddings, and width of Transformer layers."""
@@ -44,6 +35,13 @@ class EmbeddingsConfig(Config):
     target_vectors: InputPath | None = None
     """Pretrained target word vectors: a GloVe or fastText text file."""
 
+    def check_fields(self) -> list[FieldError]:
+        """The error of two vectors for one table."""
+        if self.tie != "all" or self.source_vectors is None or self.target_vectors is None:
+            return []
+        message = "with `tie: all`, both sides have one table; give only one of `source_vectors` and `target_vectors`"
+        return [FieldError("target_vectors", message)]
+
 
 class ModelConfig(Config):
     """Encoder, decoder and embeddings."""
@@ -54,8 +52,8 @@ class ModelConfig(Config):
     decoder: DecoderConfig
     """The decoder of the target, with its attention."""
 
-    @model_validator(mode="after")
-    def _check_components(self) -> ModelConfig:
+    def check_fields(self) -> list[FieldError]:
+        """Errors of components that do not fit together."""
         embeddings, encoder, decoder = self.embeddings, self.encoder, self.decoder
         width, key = Width(embeddings.dim, "the embeddings"), None
         mistakes = list[FieldError]()
@@ -71,9 +69,7 @@ class ModelConfig(Config):
                 message = f"embeddings {embeddings.dim} wide cannot be the output's weights for a decoder {dim} wide"
                 hint = "make the widths equal, or use `tie: none`"
                 mistakes.append(FieldError("embeddings.tie", f"{message}; {hint}"))
-        if mistakes:
-            raise FieldErrors(mistakes)
-        return self
+        return mistakes
 
     @property
     def encoder_checkpoint(self) -> Path | None:

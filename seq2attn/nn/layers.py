@@ -227,3 +227,20 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     """x [B, S, D], mask [B, S] -> mean over the tokens [B, 1, D]"""
     is_token = mask.unsqueeze(-1)
     return x.masked_fill(~is_token, 0.0).sum(1, keepdim=True) / is_token.sum(1, keepdim=True)
+
+
+def width_per_head(dim: int, heads: int) -> int:
+    """Width of a head. Raises ValueError when the heads do not divide the width `dim`."""
+    if dim % heads:
+        raise ValueError(f"{heads} heads do not divide the width {dim}")
+    return dim // heads
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B, T, H*d] -> [B, H, T, d]"""
+    return x.reshape(*x.shape[:2], heads, x.size(-1) // heads).transpose(1, 2)
+
+
+def repeat_kv(x: Tensor, heads: int) -> Tensor:
+    """[B, G, S, d] -> [B, H, S, d]: each head of keys or values repeated for the query heads that share it"""
+    return x if x.size(1) == heads else x.repeat_interleave(heads // x.size(1), 1)
