@@ -20,11 +20,10 @@ from seq2attn.export.model_card import build_model_card
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
 from seq2attn.inference.engines.base import Engine, EngineError
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_replaceable, write_manifest
-from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
-from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, LengthsConfig, SearchConfig
 from seq2attn.tokenizers.base import TokenizerPair, add_tag
 from seq2attn.tokenizers.normalize import is_blank
 
@@ -51,7 +50,7 @@ def export_run(
     if mistakes := target.unsupported(experiment):
         raise run.config_error(mistakes)
     loaded = run.load()
-    source, tokenizer = loaded.tokenizers
+    source = loaded.tokenizers.source
     source.check_tag(tag)
     lines = [add_tag(line, tag) for line in _verification_lines(run, verify_with)]
     _check_direction(run, loaded.tokenizers)
@@ -61,10 +60,7 @@ def export_run(
         target.check_tokenizer(source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
         lengths, options = _supported_search(engine, experiment.search)
-        beam = BeamConfig(beam_size=5, lengths=lengths)
-        searches: list[tuple[str, SearchConfig]] = [("greedy", GreedyConfig(lengths=lengths)), ("beam 5", beam)]
-        sources = [source.encode(line)[: engine.max_source_length] for line in lines]
-        report = compare_engines(NativeEngine(loaded.model), engine, sources, searches, prefix=tokenizer.line_prefix)
+        report = compare_engines(loaded, engine, lines, BeamConfig(lengths=lengths), engine.max_source_length)
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])

@@ -16,7 +16,6 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
-from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.io.files import atomic_dir, check_not_working_dir
 from seq2attn.io.text_lines import read_lines
 from seq2attn.models import build_model
@@ -25,7 +24,7 @@ from seq2attn.pretrained.families import read_family
 from seq2attn.pretrained.family import Family, ImportOptions
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
-from seq2attn.search.search_config import BeamConfig, GreedyConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE
 from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank
@@ -86,14 +85,8 @@ def _compare(imported: LoadedRun, original: TransformersEngine, lines: Sequence[
     """The agreement of an imported model with the original on `lines`."""
     experiment = imported.experiment
     lengths = experiment.search.lengths.model_copy(update={"min_length": 0})
-    greedy = GreedyConfig(lengths=lengths)
-    beam = BeamConfig(patience=None, lengths=lengths)
     longest, _ = experiment.data.filters.max_lengths  # positions of the original
-    sources = [imported.source.encode(line)[:longest] for line in lines]
-    searches: list[tuple[str, SearchConfig]] = [("greedy", greedy), ("beam 5", beam)]
-    return compare_engines(
-        NativeEngine(imported.model), original, sources, searches, prefix=imported.target.line_prefix
-    )
+    return compare_engines(imported, original, lines, BeamConfig(patience=None, lengths=lengths), longest)
 
 
 def _print_unnamed(family: Family) -> None:

@@ -11,14 +11,16 @@ from pydantic import TypeAdapter
 
 import seq2attn
 from seq2attn.errors import UserError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.agreement import compare_engines
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, InputWarning
 from seq2attn.inference.reranking import Reranker
 from seq2attn.inference.translator import Translator
 from seq2attn.models import Seq2Seq
 from seq2attn.options import TranslationOptions
-from seq2attn.search.search_config import SearchConfig
+from seq2attn.search.search_config import BeamConfig, SearchConfig
 from seq2attn.tokenizers.vocabulary import EOS
 from tests.support.commands import invoke_in
 from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained_run
@@ -105,11 +107,11 @@ def test_exported_models_translate_the_other_lines(home: Path) -> None:
     check_translations(seq2attn.load(home / "bad/run", TranslationOptions(engine="onnx")))
 
 
-def test_engines_cannot_be_compared_with_such_a_line(translator: Translator) -> None:
+def test_engines_cannot_be_compared_with_such_a_line(home: Path) -> None:
     """Otherwise they would agree."""
-    sources = [translator.source.encode(line) for line in LINES]
+    run = RunDirectory(home / "bad/run").load()
     with pytest.raises(UserError, match="sentence 2 of the verification: the model gives no finite"):
-        compare_engines(translator.engine, translator.engine, sources, [("beam", translator.search)])
+        compare_engines(run, NativeEngine(run.model), LINES, BeamConfig(), None)
 
 
 @pytest.mark.parametrize("options", [[], ["--attention", "page.html"]])

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from seq2attn.errors import UserError
+from seq2attn.experiment.run_directory import LoadedRun
 from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.io.tables import format_table
-from seq2attn.search.search_config import SearchConfig
+from seq2attn.search.search_config import BeamConfig, SearchConfig, greedy_search
 from seq2attn.search.translate_ids import NOT_FINITE, Hypothesis, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS
 
@@ -93,35 +95,32 @@ class AgreementReport:
 
 
 def compare_engines(
-    native: Engine,
-    exported: Engine,
-    sources: TokenIds,
-    searches: Sequence[tuple[str, SearchConfig]],
-    *,
-    prefix: Sequence[int] = (),
+    run: LoadedRun, exported: Engine, lines: Sequence[str], beam: BeamConfig, max_source_length: int | None
 ) -> AgreementReport:
-    """Agreement of two engines on `sources` in each of the named `searches`; all translations begin with `prefix`.
+    """Agreement of a run with another engine in greedy search and in a `beam`, on the first tokens of `lines`.
 
-    Forced decoding is compared on the translations of the native engine by the first search. The log-probabilities of
-    all translations of the other engine are compared with it too: another search does not change them. Raises UserError
-    if an engine gives no finite log-probabilities for a source.
+    Forced decoding is compared on the translations of the run by greedy search. The log-probabilities of all
+    translations of the other engine are compared with it too: another search does not change them. Raises UserError if
+    an engine gives no finite log-probabilities for a source.
     """
-    prefixes = [prefix] * len(sources)
+    native, tokenizers = NativeEngine(run.model), run.tokenizers
+    searches: dict[str, SearchConfig] = {"greedy": greedy_search(beam), f"beam {beam.beam_size}": beam}
+    sources = [tokenizers.source.encode(line)[:max_source_length] for line in lines]
+    prefixes = [tokenizers.target.line_prefix] * len(sources)
     hypotheses = [
-        [engine.translate(sources, search, budget=MAX_BATCH_TOKENS, prefixes=prefixes) for _, search in searches]
+        [engine.translate(sources, search, budget=MAX_BATCH_TOKENS, prefixes=prefixes) for search in searches.values()]
         for engine in (native, exported)
     ]
-    for number, beam in chain.from_iterable(enumerate(output, 1) for engine in hypotheses for output in engine):
-        if not math.isfinite(beam[0].log_prob):
+    for number, found in chain.from_iterable(enumerate(output, 1) for engine in hypotheses for output in engine):
+        if not math.isfinite(found[0].log_prob):
             raise UserError(f"sentence {number} of the verification: {NOT_FINITE}")
-    names = [name for name, _ in searches]
     pairs = [(ids, best[0].tokens) for ids, best in zip(sources, hypotheses[0][0], strict=True) if len(ids)]
     forced = [map(sum, engine.token_log_probs(pairs, budget=MAX_BATCH_TOKENS)) for engine in (native, exported)]
     log_probs = list(zip(*forced, strict=True))
-    for (_, search), found in zip(searches, hypotheses[1], strict=True):
-        log_probs += _searched_and_forced(native, sources, search, [best[0] for best in found])
+    for search, output in zip(searches.values(), hypotheses[1], strict=True):
+        log_probs += _searched_and_forced(native, sources, search, [best[0] for best in output])
     difference = _max_and_mean_difference(log_probs)
-    return AgreementReport(tuple(map(SearchAgreement.from_hypotheses, names, *hypotheses)), *difference)
+    return AgreementReport(tuple(map(SearchAgreement.from_hypotheses, searches, *hypotheses)), *difference)
 
 
 def _searched_and_forced(
