@@ -14,7 +14,6 @@ import pytest
 
 import seq2attn
 from seq2attn.errors import UserError
-from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import INVALID_UTF8
 from tests.support.attention_pages import page_data
 from tests.support.commands import ENVIRONMENT, ROOT, Invoke, Toy, command, invoke_in
@@ -150,15 +149,3 @@ class TestTranslate:
         data = page_data((tmp_path / "a.html").read_text(encoding="utf-8"))
         assert [len(one["weights"]) for one in data["sentences"][0]["maps"]] == [1, 2]
         assert data["scale"] == "max"
-
-
-@pytest.mark.parametrize("how", ["--last", "--best"])
-def test_average(invoke: Invoke, run_copy: Path, how: str) -> None:
-    done = invoke("average", run_copy, how, 2)
-    origin = RunDirectory(run_copy).weights_origin()
-    names = sorted(path.name for path in (run_copy / "checkpoints").iterdir())
-    assert set(origin["checkpoints"]) <= set(names) and len(origin["checkpoints"]) == 2
-    assert how == "--best" or origin["checkpoints"] == names[-2:]
-    message = f"{run_copy}/model.safetensors is now the mean of {', '.join(origin['checkpoints'])}\n"
-    assert (done.out, done.err) == ("", message)
-    assert invoke("translate", run_copy, "rot haus").out != "\n"
