@@ -97,6 +97,11 @@ class SetResult:
     warnings: tuple[str, ...]  # about the set and its scores
     glossary: TermCounts | None = None
 
+    @property
+    def sentences_per_second(self) -> float:
+        """Speed of translating."""
+        return self.sentences / self.seconds
+
     def score(self, name: str) -> Score:
         """The score of a metric."""
         return next(score for score in self.scores if score.name == name)
@@ -236,7 +241,7 @@ def write_reports(
         content = asdict(result)
         del content["translations"], content["name"], content["note"]
         content["digests"]["translations"] = text_digest(result.translations)
-        content["sentences_per_second"] = result.sentences / result.seconds
+        content["sentences_per_second"] = result.sentences_per_second
         sets[result.name] = content
     folder = run.folder / "evaluation" / (ENSEMBLE if ENSEMBLE in origin else "")
     # The lock keeps report and translations of one command together.

@@ -56,7 +56,7 @@ class RunResults:
                 sets.setdefault(result.name, {})[label] = result.by_length
         speeds = (
             f"{label}: {result.sentences} sentences in {result.seconds:.1f} s,"
-            f" {result.sentences / result.seconds:.1f} sentences/s, {result.num_tokens / result.seconds:.0f} tokens/s"
+            f" {result.sentences_per_second:.1f} sentences/s, {result.num_tokens / result.seconds:.0f} tokens/s"
             + (f"; glossary: {result.glossary}" if result.glossary else "")
             for label, result in self.by_label.items()
         )

@@ -188,7 +188,7 @@ def _scores(
     values = {score.name: [result.score(score.name).value for result in results] for score in results[0].scores}
     others = {metric: SeedStatistics.from_values(scores) for metric, scores in values.items()}
     bleu = others.pop("BLEU")
-    speed = SeedStatistics.from_values([result.sentences / result.seconds for result in results])
+    speed = SeedStatistics.from_values([result.sentences_per_second for result in results])
     baseline_scores = [record.sets[name].score("BLEU").value for record in baseline]
     return SetScores(
         bleu, others, speed, tuple(comparisons), combine_seeds(comparisons, values["BLEU"], baseline_scores)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 import torch
@@ -62,8 +63,8 @@ def run_sweep(plan: SweepPlan, jobs: int, lock: int, log: Log, *, redo: bool = F
     Raises RunError for runs whose config has changed, unless `redo`, which repeats them.
     """
     experiments = ExperimentFingerprints()
-    fingerprints = {str(run): experiments.fingerprint(run.experiment) for run in plan.runs}
-    _handle_changes(plan, fingerprints, redo, log)
+    fingerprints = {run.folder: experiments.fingerprint(run.experiment) for run in plan.runs}
+    _reset_changed(plan, fingerprints, log, redo=redo)
     waiting = [run for run in plan.runs if read_record(run.folder) is None]
     log(
         f"{len(plan.trials)} trials x {len(plan.sweep.seeds)} seeds: {len(plan.runs) - len(waiting)} trainings"
@@ -71,7 +72,7 @@ def run_sweep(plan: SweepPlan, jobs: int, lock: int, log: Log, *, redo: bool = F
     )
     link_prepared_data(waiting, experiments, plan.sweep.folder, log)
     for run in waiting:
-        write_trial(run, fingerprints[str(run)])
+        write_trial(run, fingerprints[run.folder])
     return _run_and_log(waiting, jobs, lock, log)
 
 
@@ -110,9 +111,9 @@ def describe_plan(plan: SweepPlan) -> str:
     return f"{format_table(rows)}\n{len(plan.trials)} trials x {len(plan.sweep.seeds)} seeds (parameters at most)"
 
 
-def _handle_changes(plan: SweepPlan, fingerprints: dict[str, dict[str, object]], redo: bool, log: Log) -> None:
-    """Reset the runs whose config has changed; without `redo` raise RunError."""
-    changes = [(run, parts) for run in plan.runs if (parts := changed_parts(run, fingerprints[str(run)]))]
+def _reset_changed(plan: SweepPlan, fingerprints: dict[Path, dict[str, object]], log: Log, *, redo: bool) -> None:
+    """Remove the results of runs whose config has changed. Raises RunError for such a run unless `redo`."""
+    changes = [(run, parts) for run in plan.runs if (parts := changed_parts(run, fingerprints[run.folder]))]
     if changes and not redo:
         shown = [f"{run} ({', '.join(parts)})" for run, parts in changes[:5]]
         more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
@@ -121,12 +122,13 @@ def _handle_changes(plan: SweepPlan, fingerprints: dict[str, dict[str, object]],
             " repeat them by --redo, or give another `folder`"
         )
     for run, parts in changes:
-        keeps_weights = {*parts} <= EVALUATION_PARTS
-        log(f"{run}: {'evaluating' if keeps_weights else 'training'} again, changed: {', '.join(parts)}")
-        if keeps_weights:
+        if {*parts} <= EVALUATION_PARTS:
+            work = "evaluating"
             (run.folder / RESULT_FILE).unlink(missing_ok=True)
         else:
+            work = "training"
             remove_dir(run.folder)
+        log(f"{run}: {work} again, changed: {', '.join(parts)}")
 
 
 def _run_and_log(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) -> list[FinishedRun]:
@@ -199,17 +201,16 @@ def run_all(runs: Iterable[TrialRun], jobs: int, lock: int) -> Iterator[Finished
     `lock` is the file descriptor that locks the sweep for as long as one of the processes lives.
     """
     waiting = deque(runs)
-    active: dict[subprocess.Popen[bytes], tuple[TrialRun, float, int]] = {}  # run, start time, slot
-    gpus = _visible_gpus()
+    gpus = deque(islice(cycle(_visible_gpus() or [None]), jobs))  # of further trainings
+    active: dict[subprocess.Popen[bytes], tuple[TrialRun, float, str | None]] = {}  # run, start time, GPU
     try:
         while waiting or active:
-            while waiting and len(active) < jobs:
-                run = waiting.popleft()
-                slot = min({*range(jobs)} - {slot for *_, slot in active.values()})
-                process = _start(run, jobs, lock, gpus[slot % len(gpus)] if gpus else None)
-                active[process] = run, time.monotonic(), slot
+            while waiting and gpus:
+                run, gpu = waiting.popleft(), gpus.popleft()
+                active[_start(run, jobs, lock, gpu)] = run, time.monotonic(), gpu
             for process in [process for process in active if process.poll() is not None]:
-                run, started, _ = active.pop(process)
+                run, started, gpu = active.pop(process)
+                gpus.append(gpu)
                 yield FinishedRun(run, process.returncode, time.monotonic() - started)
             time.sleep(0.05)
     finally:
@@ -223,7 +224,7 @@ def threads(jobs: int) -> int:
     return int(setting) if setting.isdecimal() else max(1, cores // jobs)
 
 
-def _visible_gpus() -> list[str]:
+def _visible_gpus() -> list[str | None]:
     """Names of the CUDA devices of this process, in the form of CUDA_VISIBLE_DEVICES."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is None:
