@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from seq2attn.cli.flatten import name_options
 from seq2attn.data.corpora import CORPORA, fetch_corpus
 from seq2attn.errors import UserError
 
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = fetch_corpus(options.corpus, output, mirror=options.mirror)
     except (UserError, OSError) as error:  # a folder that cannot be written, a full disk
-        print(f"download: {error}", file=sys.stderr)
+        print(name_options(f"download: {error}"), file=sys.stderr)
         return 2
     print(f"{output}: {len(result.new)} files new, {len(result.present)} already right")
     if result.unchecked:

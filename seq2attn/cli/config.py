@@ -6,6 +6,7 @@ import json
 
 import typer
 
+from seq2attn.cli.flatten import name_options
 from seq2attn.errors import ConfigError
 from seq2attn.options import AllowCode, ConfigPath, ConfigPaths, OutputFile, Overrides, Overwrite
 
@@ -33,7 +34,7 @@ def check(configs: ConfigPaths, overrides: Overrides, allow_code: AllowCode) -> 
                 raise errors_at(path, ExperimentConfig, [mistake], overrides) from None
             typer.echo(f"{path}: ok")
         except ConfigError as error:
-            typer.echo(f"{error}\n", err=True)
+            typer.echo(f"{name_options(str(error))}\n", err=True)
             failed = True
     if failed:
         raise typer.Exit(2)

@@ -42,7 +42,7 @@ def check_code(kind: str) -> None:
         raise FieldError(
             "kind",
             f"would run code of the module `{module}`, with all your permissions; if you trust it, allow it by"
-            f" --allow-code {module} (in Python: allow_code=['{module}'])",
+            f" ``allow_code={module}``",
         )
 
 

@@ -118,10 +118,10 @@ def _origin(text: Text) -> str:
 
 def _check(path: Path, sha256: str | None, origin: str) -> None:
     if not path.stat().st_size:
-        raise DataError(f"{origin}: no text; the origin has changed, use a copy with --mirror DIR")
+        raise DataError(f"{origin}: no text; the origin has changed, use a copy with ``mirror=DIR``")
     actual = sha256_of(path) if sha256 else None
     if actual != sha256:
-        hint = "run this again; if the error stays, the origin has changed: use a copy with --mirror DIR"
+        hint = "run this again; if the error stays, the origin has changed: use a copy with ``mirror=DIR``"
         raise DataError(f"{origin}: not the text expected (SHA-256 {actual} instead of {sha256}); removed, {hint}")
 
 

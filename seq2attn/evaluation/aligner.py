@@ -150,12 +150,12 @@ def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> 
         corpus = dev if isinstance(dev, PlainTextConfig) else None
         if corpus is None or corpus.alignment is None:
             raise UserError(
-                "selecting a head needs gold alignments: give --source, --target and --gold"
+                "selecting a head needs gold alignments: give ``source``, ``target`` and ``gold``"
                 " (the run's `data.dev` has no `alignment`)"
             )
         check_regular(corpus)
     elif corpus.alignment is None:
-        raise UserError("selecting a head needs gold alignments: give --gold too")
+        raise UserError("selecting a head needs gold alignments: give ``gold`` too")
     return corpus
 
 

@@ -37,7 +37,7 @@ def download(url: str, part: Path, *, pauses: Sequence[float] = (1, 4)) -> None:
             except (OSError, HTTPException) as error:  # URLError, timeouts and resets are OSErrors
                 is_final = isinstance(error, urllib.error.HTTPError) and error.code < HTTPStatus.INTERNAL_SERVER_ERROR
                 if is_final or pause is None:
-                    hint = "run this again (it resumes), or use a copy of the files with --mirror DIR"
+                    hint = "run this again (it resumes), or use a copy of the files with ``mirror=DIR``"
                     raise UserError(f"{url}: cannot be fetched: {error}; {hint}") from error
                 time.sleep(pause)
 

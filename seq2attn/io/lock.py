@@ -17,7 +17,7 @@ from seq2attn.errors import RunError
 LOCK_FILE = "run.lock"
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks, on which nothing is locked."""
-LOCK_HINT = "give another `run_dir` (--set run_dir=DIR)"
+LOCK_HINT = "give another `run_dir` (``overrides=run_dir=DIR``)"
 _held: dict[Path, int] = {}
 """The lock files of this process, and their open descriptors."""
 

@@ -194,7 +194,7 @@ def _input_files(experiment: ExperimentConfig) -> list[Path]:
         initial = RunDirectory(init_from.run_dir)
         initial.check_exists()
         if (initial.folder / TRIAL_FILE).is_file() and read_record(initial.folder) is None:
-            advice = 'finish it first (--set "trials=[...]" trains some trials alone)'
+            advice = 'finish it first (``overrides="trials=[...]"`` trains some trials alone)'
             raise RunError(f"{initial.folder}: `training.init_from` is a trial that is not finished; {advice}")
         runs.append(initial.folder)
         files.append(initial.weights_path)

@@ -119,7 +119,7 @@ def _reset_changed(plan: SweepPlan, fingerprints: dict[Path, dict[str, object]],
         more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
         raise RunError(
             f"{plan.sweep.folder}: holds trainings of another config or text: {', '.join(shown)}{more};"
-            " repeat them by --redo, or give another `folder`"
+            " repeat them by ``redo``, or give another `folder`"
         )
     for run, parts in changes:
         if {*parts} <= EVALUATION_PARTS:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import seq2attn
+from seq2attn.cli.flatten import name_options
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.export.export_run import export_run

@@ -43,7 +43,7 @@ MAX_POSITIONS = 2048
 """Maximum tokens of a sentence with positions from a table; a shorter table repeats its last row."""
 MAX_TOKENS_CPU, MAX_TOKENS_GPU = 1024, 2**14
 """Maximum tokens of a call. On a CPU more are not faster, and one long translation delays fewer others."""
-CUBLAS_HINT = "a PyTorch for another CUDA does not bring it; `pip install nvidia-cublas-cu12`, or give --device cpu"
+CUBLAS_HINT = "a PyTorch for another CUDA does not bring it; `pip install nvidia-cublas-cu12`, or give ``device=cpu``"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class CTranslate2Engine(Engine):
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first. Raises EngineError for a search that is `unsupported`."""
         if phrases:
-            raise UserError(f"{ENGINE_NAME} has no lexical constraints: use --glossary with --engine native")
+            raise UserError(f"{ENGINE_NAME} has no lexical constraints: use ``glossary`` with ``engine=native``")
         self.check_search(search)
         output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
         sentences = self._sentences(sources, prefixes or [()] * len(sources), search, budget)
@@ -178,7 +178,7 @@ class CTranslate2Engine(Engine):
         longest = self.max_target_length
         if longest is None or lengths.max_length <= longest:
             return []
-        message = f"the exported model has positions for {longest:,} tokens; use at most that, or --engine native"
+        message = f"the exported model has positions for {longest:,} tokens; use at most that, or ``engine=native``"
         return [FieldError("search.lengths.max_length", message)]
 
     @property
@@ -206,20 +206,20 @@ def unsupported_search(search: SearchConfig) -> list[FieldError]:
     """Options of a search that CTranslate2 does not support, with their config keys."""
     mistakes = []
     if isinstance(search, SampleConfig):
-        message = f"{ENGINE_NAME} samples without `search.seed`; use `greedy` or `beam`, or --engine native"
+        message = f"{ENGINE_NAME} samples without `search.seed`; use `greedy` or `beam`, or ``engine=native``"
         mistakes.append(FieldError("search.kind", message))
     if search.no_repeat_ngram_size is not None:
-        message = f"{ENGINE_NAME} computes other scores where tokens are blocked; use null, or --engine native"
+        message = f"{ENGINE_NAME} computes other scores where tokens are blocked; use null, or ``engine=native``"
         mistakes.append(FieldError("search.no_repeat_ngram_size", message))
     if search.coverage_penalty:
-        message = f"{ENGINE_NAME} has another coverage penalty; use 0, or --engine native"
+        message = f"{ENGINE_NAME} has another coverage penalty; use 0, or ``engine=native``"
         mistakes.append(FieldError("search.coverage_penalty", message))
     if isinstance(search, BeamConfig) and search.num_beam_groups > 1:
-        message = f"{ENGINE_NAME} has no diverse beam search; use 1, or --engine native"
+        message = f"{ENGINE_NAME} has no diverse beam search; use 1, or ``engine=native``"
         mistakes.append(FieldError("search.num_beam_groups", message))
     for name in ("min_length", "min_length_ratio"):
         if getattr(search.lengths, name) > 0:
-            message = f"{ENGINE_NAME} computes other scores where EOS is forbidden; use 0, or --engine native"
+            message = f"{ENGINE_NAME} computes other scores where EOS is forbidden; use 0, or ``engine=native``"
             mistakes.append(FieldError(f"search.lengths.{name}", message))
     return mistakes
 

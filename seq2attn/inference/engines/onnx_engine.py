@@ -200,7 +200,7 @@ class OnnxEngine(Engine):
 
     def unsupported(self, search: SearchConfig) -> list[FieldError]:
         """The coverage penalty, which needs attention weights."""
-        message = "the graphs give no attention weights; use 0, or --engine native"
+        message = "the graphs give no attention weights; use 0, or ``engine=native``"
         return [FieldError("search.coverage_penalty", message)] if search.coverage_penalty else []
 
     def translate(
@@ -219,5 +219,5 @@ class OnnxEngine(Engine):
 def load_onnx(run: RunDirectory, folder: Path, device: torch.device) -> OnnxEngine:
     """The engine of an exported model. Raises UserError for another device than the CPU."""
     if device.type != "cpu":
-        raise UserError(f"the engine {ENGINE_NAME} runs on the CPU only; give --device cpu")
+        raise UserError(f"the engine {ENGINE_NAME} runs on the CPU only; give ``device=cpu``")
     return OnnxEngine(OnnxModel(folder))

@@ -29,7 +29,7 @@ PREPARED_FILES = ("config.yaml", "source", "target", "data")
 
 def refuse_existing_files(run: Path) -> None:
     """Raises RunError if `run` has files that must not be replaced: of a training, of a model, or not of a run."""
-    other_folder = "set another `run_dir` (--set run_dir=DIR)"
+    other_folder = "set another `run_dir` (``overrides=run_dir=DIR``)"
     fix = f"{other_folder}, or remove the folder"
     if checkpoint_folders(run):
         raise RunError(f"{run}: already contains a training; resume it with `train --resume`, {fix}")

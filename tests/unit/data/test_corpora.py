@@ -108,7 +108,7 @@ def test_a_wrong_file_is_an_error_and_removed(
     small: PublicCorpus, server: Server, tmp_path: Path, path: str, content: bytes
 ) -> None:
     right, server.files[path] = server.files[path], content
-    with pytest.raises(DataError, match=rf"{path}.*(run this again|--mirror DIR)") as error:
+    with pytest.raises(DataError, match=rf"{path}.*(run this again|``mirror=DIR``)") as error:
         fetch_corpus("small", tmp_path)
     assert "\n" not in str(error.value)
     assert set(names(tmp_path)) <= {"train.de"}

@@ -278,5 +278,5 @@ def test_errors_of_ctranslate2_are_user_errors(tmp_path: Path, plain: Engines) -
         replace(plain[1], folder=tmp_path).translate([[4]], GREEDY, budget=1)
     with pytest.raises(UserError, match="position"):
         plain[1].translate([[4] * 5000], GREEDY, budget=1)
-    with pytest.raises(UserError, match=r"not found.*pip install nvidia-cublas-cu12.*--device cpu"), user_errors():
+    with pytest.raises(UserError, match=r"not found.*pip install nvidia-cublas-cu12.*``device=cpu``"), user_errors():
         raise RuntimeError("Library libcublas.so.12 is not found or cannot be loaded")

@@ -107,5 +107,5 @@ def check_selected_rows(model: OnnxModel) -> None:
 
 
 def test_a_gpu_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the engine onnx runs on the CPU only; give --device cpu"):
+    with pytest.raises(UserError, match="the engine onnx runs on the CPU only; give ``device=cpu``"):
         OnnxTarget().load(RunDirectory(tmp_path), tmp_path, torch.device("cuda"))

@@ -68,5 +68,5 @@ def test_errors_of_servers(server: Server, tmp_path: Path) -> None:
     server.num_failures = 2
     download(f"{server.url}/a/file", tmp_path / "file", pauses=(0, 0))
     assert len(server.ranges) == 4
-    with pytest.raises(UserError, match="--mirror DIR"):
+    with pytest.raises(UserError, match="``mirror=DIR``"):
         download("http://127.0.0.1:9/file", tmp_path / "new", pauses=(0,))
