@@ -66,6 +66,17 @@ def test_the_table_is_that_of_the_commands() -> None:
     assert {option for option, count in shared.items() if count > 1} <= TABLE.keys() | NO_MEANING
 
 
+def test_an_argument_in_a_message_becomes_its_option() -> None:
+    wrong = {
+        f"{command}: {param.name}"
+        for command, one in all_commands().items()
+        for param in one.params
+        if param.opts[0].startswith("-") and name_options(f"``{param.name}``") not in param.opts
+    }
+    assert not wrong
+    assert name_options("give ``beam=5``, ``n_best`` or `beam`") == "give --beam 5, --n-best or `beam`"
+
+
 @pytest.fixture
 def tagged_run(tmp_path: Path) -> Path:
     train = "{kind: plain, source: lines.txt, target: lines.txt, tag: news}"

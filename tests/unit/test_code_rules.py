@@ -125,7 +125,7 @@ BREACHES = {
 
 KNOWN: dict[Rule, set[str]] = {
     long_functions: {
-        "cli.train: train has 41 lines",
+        "cli.train: train has 43 lines",
     },
     attributes_by_string: {
         "config.explain: getattr(field.annotation, 'model_fields', ())",
