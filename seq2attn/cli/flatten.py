@@ -18,6 +18,7 @@ OPTIONS = {
     "kind": "attention-kind",
     "metrics": "metric",
     "output_file": "output",
+    "output_format": "format",
     "overrides": "set",
     "punctuation": "no-punctuation",
     "references": "reference",
