@@ -115,7 +115,8 @@ def run_checks(subject: Subject, checks: dict[str, Check] = CHECKS) -> list[Chec
 
 @torch.no_grad()
 def _run(name: str, check: Check, subject: Subject) -> CheckResult:
-    start, largest, sentence, error = time.perf_counter(), 0.0, None, ""
+    start = time.perf_counter()
+    largest, sentence, error = 0.0, None, ""
     try:
         for number, difference in check(subject):
             difference = math.inf if math.isnan(difference) else difference

@@ -121,7 +121,9 @@ def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None, *, o
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:
         print_warnings([f"{enumerate_lines(untagged)}: {UNTAGGED}"])
-    head, lines, rate, not_finite = None, list[str](), AlignmentErrorRate(), list[int]()
+    head: AttentionHead | None = None
+    rate = AlignmentErrorRate()
+    lines, not_finite = list[str](), list[int]()
     for number, (weights, (_, gold)) in enumerate(zip(aligner.attention_weights(pairs), pairs, strict=True), start=1):
         if not _are_finite(weights):
             not_finite.append(number)
@@ -164,16 +166,9 @@ def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
     aligner.tokenizers[0].check_tag(corpus.tag)
     pairs = [(pair, gold) for pair, gold in read_pairs(corpus) if gold is not None]
     rates = aligner.select_head(pairs)
-    rows = [
-        (
-            str(head.layer),
-            str(head.head),
-            head.step,
-            f"{rate.precision:.1%}",
-            f"{rate.recall:.1%}",
-            f"{rate.error_rate:.1%}",
-        )
-        for head, rate in rates.items()
-    ]
+    rows = []
+    for head, rate in rates.items():
+        shares = (f"{share:.1%}" for share in (rate.precision, rate.recall, rate.error_rate))
+        rows.append((str(head.layer), str(head.head), head.step, *shares))
     print(format_table([("layer", "head", "step", "precision", "recall", "AER"), *rows], num_text_columns=3))
     print(f"{aligner.run.folder / ALIGNMENT_FILE}: links are now by {next(iter(rates))}", file=sys.stderr)

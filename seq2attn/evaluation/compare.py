@@ -117,7 +117,8 @@ def _compare(
     num_examples: int,
 ) -> SetComparison:
     """Comparison of the outputs of all runs: translations and settings."""
-    metrics, translations = test_set.metrics, {run: lines for run, (lines, _) in outputs.items()}
+    metrics = test_set.metrics
+    translations = {run: lines for run, (lines, _) in outputs.items()}
     return SetComparison(
         name=test_set.name,
         sentences=len(test_set.pairs),
@@ -167,7 +168,8 @@ def _by_frequency(
         return total
 
     references = [Counter(_words(bleu, reference)) for reference in test_set.references[0]]
-    in_references, shares = totals(references), dict[str, dict[int, float]]()
+    in_references = totals(references)
+    shares = dict[str, dict[int, float]]()
     for run, lines in translations.items():
         outputs = [Counter(_words(bleu, mark_unknown(line))) for line in lines]
         in_outputs = totals(outputs)

@@ -44,7 +44,7 @@ def word_attention_weights(
         if weights is not None:
             source, target = pair_word_ids(tokenizers, pairs[row], ids[row])
             steps = np.stack([weights[:, :, : len(target)], weights[:, :, 1:]])[..., : len(source)]
-            texts = (one.split_tag(line)[1] for one, line in zip(tokenizers, pairs[row], strict=True))
+            texts = (tokenizer.split_tag(line)[1] for tokenizer, line in zip(tokenizers, pairs[row], strict=True))
             num_sources, num_targets = (len(split_words(text)) for text in texts)
             output[row] = pool_to_words(steps, (target, num_targets), (source, num_sources))
     return output
@@ -150,7 +150,8 @@ def score_heads(pairs: Iterable[tuple[WordAttention | None, WordAlignment]]) -> 
 
     Empty for a model without attention.
     """
-    rates, unaligned = dict[AttentionHead, AlignmentErrorRate](), AlignmentErrorRate()
+    rates = dict[AttentionHead, AlignmentErrorRate]()
+    unaligned = AlignmentErrorRate()
     for weights, gold in pairs:
         if weights is None:
             unaligned += AlignmentErrorRate.from_links([], gold)

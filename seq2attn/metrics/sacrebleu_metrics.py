@@ -83,10 +83,9 @@ def bleu_by_length(
     Raises DataError if sources, hypotheses and references differ in number.
     """
     _check_pairs(hypotheses, sources, "sources")
-    unit, lengths, edges = "words", [len(source.split()) for source in sources], list(edges)
-    if unspaced_script(sources):
-        unit, lengths = "characters", [len("".join(source.split())) for source in sources]
-        edges = [2 * edge for edge in edges]
+    has_words = not unspaced_script(sources)
+    lengths = [len(source.split() if has_words else "".join(source.split())) for source in sources]
+    edges = [edge if has_words else 2 * edge for edge in edges]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     groups = [list(group) for _, group in groupby(order, key=lambda i: bisect_left(edges, lengths[i]))]
 
@@ -101,7 +100,7 @@ def bleu_by_length(
             sentences=len(group),
             mean_length=sum(lengths[i] for i in group) / len(group),
             score=bleu(group),
-            unit=unit,
+            unit="words" if has_words else "characters",
         )
         for group in _merge(groups, min_sentences)
     ]
@@ -110,24 +109,22 @@ def bleu_by_length(
 def score_table(systems: Mapping[str, Sequence[Score]]) -> str:
     """A table with a row per system and a column per metric and signature; the signatures below."""
     columns = list(dict.fromkeys((score.name, score.signature) for row in systems.values() for score in row))
-    rows = [[system, *_cells(columns, row)] for system, row in systems.items()]
+    rows = []
+    for system, scores in systems.items():
+        values = {(score.name, score.signature): f"{score.value:.2f}" for score in scores}
+        rows.append([system, *(values.get(column, "") for column in columns)])
     signatures = [f"{name}: {signature}" for name, signature in columns]
     return "\n".join([format_table([["system", *(name for name, _ in columns)], *rows]), "", *signatures])
 
 
 def length_table(systems: Mapping[str, Sequence[LengthBucket]], *, markdown: bool = False) -> str:
     """A table with a row per bucket and a column per system, all of the same sources."""
-    rows = [
-        [f"{row[0].lowest}-{row[0].highest}", str(row[0].sentences), *(f"{b.score.value:.2f}" for b in row)]
-        for row in zip(*systems.values(), strict=True)
-    ]
+    rows = []
+    for first, *others in zip(*systems.values(), strict=True):
+        scores = (f"{bucket.score.value:.2f}" for bucket in (first, *others))
+        rows.append([f"{first.lowest}-{first.highest}", str(first.sentences), *scores])
     unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
     return format_table([[unit, "sentences", *systems], *rows], markdown=markdown)
-
-
-def _cells(columns: Sequence[tuple[str, str]], row: Sequence[Score]) -> list[str]:
-    values = {(score.name, score.signature): f"{score.value:.2f}" for score in row}
-    return [values.get(column, "") for column in columns]
 
 
 def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) -> None:
@@ -138,10 +135,10 @@ def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) ->
 
 
 def _merge(groups: list[list[int]], min_sentences: int) -> list[list[int]]:
-    merged = [groups[0]]
-    for group in groups[1:]:
-        if len(merged[-1]) < min_sentences:
-            merged[-1] = merged[-1] + group
+    merged = list[list[int]]()
+    for group in groups:
+        if merged and len(merged[-1]) < min_sentences:
+            merged[-1] += group
         else:
             merged.append(group)
     if len(merged) > 1 and len(merged[-1]) < min_sentences:

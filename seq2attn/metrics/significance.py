@@ -80,7 +80,8 @@ def paired_scores(
     scores = dict[str, dict[str, PairedScore]]()
     for key in names:
         name, signature, results = paired_test(metrics.by_name[key], systems, references)
-        first, by_system = results[0].score, dict[str, PairedScore]()
+        first = results[0].score
+        by_system = dict[str, PairedScore]()
         for system, result in zip(systems, results, strict=True):
             p_value = result.p_value
             if p_value is not None and abs(result.score - first) < TIE:
@@ -110,7 +111,8 @@ def _randomization(
 
     sacreBLEU's own counts larger differences alone, which leaves out many of a metric of few values.
     """
-    samples, seed = SAMPLES["randomization"], os.environ.get("SACREBLEU_SEED", "12345").lower()
+    samples = SAMPLES["randomization"]
+    seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
     first, *others = (metric.statistics(lines, references) for lines in systems.values())
     baseline = metric.score(first)
     results = [Result(baseline.score)]

@@ -113,7 +113,8 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
     Raises RunError for results of other test sets or evaluation settings than those of the plan.
     """
     base = plan.baseline.experiment
-    tests, records = read_sets(base.data.test, base.evaluation), read_records(plan)
+    tests = read_sets(base.data.test, base.evaluation)
+    records = read_records(plan)
     for run in plan.runs:
         if record := records[run.trial.name].get(run.seed):
             _check_record(plan, run, record, tests)
@@ -160,7 +161,8 @@ def _compare_with_baseline(
 
 
 def _row(plan: SweepPlan, trial: Trial, records: Records, comparisons: Comparisons) -> LeaderboardRow:
-    finished, baseline = records[trial.name], [*records[plan.baseline.name].values()]
+    finished = records[trial.name]
+    baseline = [*records[plan.baseline.name].values()]
     seeds = tuple(
         SeedRow(
             seed=seed,

@@ -82,7 +82,8 @@ def load_plan(path: Path, overrides: Sequence[str] = (), model: type[SweepConfig
     Raises ConfigError with all mistakes at once, each with its place and its trials.
     """
     sweep, tree = load_with_locations(path, model, overrides)
-    base, messages = _read(sweep.base), list[str]()
+    base = _read(sweep.base)
+    messages = list[str]()
     diagnostics: dict[str, tuple[Diagnostic, list[str]]] = {}
     trials: list[Trial] = []
     for choices in expand(sweep.axes, sweep.trials):
@@ -143,7 +144,8 @@ def _check(plan: SweepPlan) -> None:
         mistakes.append("`evaluation.metrics` needs `bleu`, by which the trials are compared")
     if not first.experiment.data.test:
         mistakes.append(f"the trial {first.name} has no test sets (`data.test`)")
-    trials, unfit = dict[str, Trial](), dict[str, list[str]]()
+    trials = dict[str, Trial]()
+    unfit = dict[str, list[str]]()
     for trial in plan.trials:
         try:
             build_on_meta_device(trial.experiment.model, *assumed_vocab_sizes(trial.experiment.tokenizer))

@@ -130,13 +130,14 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 def _mistakes(recipe: Recipe) -> list[str]:
     """Settings of the recipe that the experiments of its trials do not have."""
-    experiment, config = recipe.plan.baseline.experiment, recipe.config
-    tests, evaluation = experiment.data.test, experiment.evaluation
+    config = recipe.config
+    experiment = recipe.plan.baseline.experiment
+    tests = experiment.data.test
     unknown = dict.fromkeys(test for scores in config.published.values() for test in scores if test not in tests)
     mistakes = [f"`published`: there is no test set `{name}`{suggest_or_list(name, tests)}" for name in unknown]
-    if config.metric == "paper_bleu" and not (
-        evaluation.paper_bleu and "paper_bleu" in (evaluation.metrics or ["paper_bleu"])
-    ):
+    evaluation = experiment.evaluation
+    has_paper_bleu = evaluation.paper_bleu and "paper_bleu" in (evaluation.metrics or ["paper_bleu"])
+    if config.metric == "paper_bleu" and not has_paper_bleu:
         mistakes.append("`metric: paper_bleu` needs `evaluation.paper_bleu` in the base or in `changes`")
     if "alignments" in config.figures and experiment.model.attention_shape == (0, 0):
         mistakes.append("`figures: [alignments]` needs a baseline with attention")
@@ -146,13 +147,14 @@ def _mistakes(recipe: Recipe) -> list[str]:
 def _teacher_mistakes(recipe: Recipe) -> list[str]:
     if not recipe.teachers:
         return []
-    mistakes, teacher = [], recipe.teachers[0].trial
+    mistakes = []
+    teacher = recipe.teachers[0].trial
     corpora = teacher.experiment.data.train
     if not (len(corpora) == 1 and isinstance(corpora[0], PlainTextConfig)):
         mistakes.append(f"`teacher`: {teacher.name} should have one `data.train` of kind `plain`, which it translates")
     if not recipe.students:
-        file, advice = recipe.distilled_folder / "source.txt", "or set `teacher` to null"
-        mistakes.append(f"`teacher`: no trial has its translations, {file}, in `data.train`; add them, {advice}")
+        problem = f"no trial has its translations, {recipe.distilled_folder / 'source.txt'}, in `data.train`"
+        mistakes.append(f"`teacher`: {problem}; add them, or set `teacher` to null")
     elif teacher in recipe.students:
         mistakes.append(f"`teacher`: {teacher.name} has its own translations in `data.train`")
     return mistakes

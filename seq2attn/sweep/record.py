@@ -188,9 +188,9 @@ def _input_files(experiment: ExperimentConfig) -> list[Path]:
 
     Raises RunError if `training.init_from` is no run, or a trial that is not finished.
     """
-    model, init_from, run = experiment.model, experiment.training.init_from, experiment.tokenizer.run_dir
-    runs, files = [run] if run else [], list[Path]()
-    if init_from:
+    runs = [run for run in [experiment.tokenizer.run_dir] if run]
+    files = list[Path]()
+    if init_from := experiment.training.init_from:
         initial = RunDirectory(init_from.run_dir)
         initial.check_exists()
         if (initial.folder / TRIAL_FILE).is_file() and read_record(initial.folder) is None:
@@ -199,10 +199,10 @@ def _input_files(experiment: ExperimentConfig) -> list[Path]:
         runs.append(initial.folder)
         files.append(initial.weights_path)
     files += [file for folder in runs for side in ("source", "target") for file in sorted(folder.glob(f"{side}/*"))]
-    if model.encoder_checkpoint is not None:
-        files += sorted(model.encoder_checkpoint.glob("*.safetensors"))
+    if (checkpoint := experiment.model.encoder_checkpoint) is not None:
+        files += sorted(checkpoint.glob("*.safetensors"))
     files += [file for name in plugin_modules(experiment) for file in _code_files(sys.modules[name])]
-    return [*files, *(path for path in _paths(model) if path.is_file())]
+    return [*files, *(path for path in _paths(experiment.model) if path.is_file())]
 
 
 def _code_files(module: ModuleType) -> list[Path]:

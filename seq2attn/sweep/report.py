@@ -67,7 +67,8 @@ def reproduced_scores(recipe: Recipe, records: Records) -> list[ReproducedScore]
     """Scores of all finished trials that have a published one, in the order of the recipe."""
     experiment = recipe.plan.baseline.experiment
     tests = {test.name: test for test in read_sets(experiment.data.test, experiment.evaluation)}
-    scores, above = list[ReproducedScore](), dict[str, ReproducedScore]()
+    scores = list[ReproducedScore]()
+    above = dict[str, ReproducedScore]()
     for trial, published in recipe.config.published.items():
         for name, number in published.items() if records.get(trial) else ():
             score = _score(recipe, trial, number, tests[name], records[trial], above.get(name))
@@ -107,8 +108,10 @@ def _score(
 
 def write_report(recipe: Recipe) -> str:
     """Write the report of all finished trainings to the folder of the recipe; return the Markdown."""
-    folder, config, records = recipe.config.folder, recipe.config, read_records(recipe.plan)
-    scores, missing = reproduced_scores(recipe, records), unfinished(recipe.plan, records)
+    config, folder = recipe.config, recipe.config.folder
+    records = read_records(recipe.plan)
+    scores = reproduced_scores(recipe, records)
+    missing = unfinished(recipe.plan, records)
     pictures = {
         caption: str(path.relative_to(folder))
         for caption, path in draw_figures(recipe, records, folder / "figures").items()
