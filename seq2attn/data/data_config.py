@@ -44,43 +44,8 @@ NamedCorpora = Annotated[
 """Corpora by name."""
 
 
-def _check_test_names(test: Mapping[str, CorpusConfig]) -> list[FieldError]:
-    message = "is also the name of output files: use letters, digits, `_`, `-` and `.`"
-    return [FieldError(f"test.{name}", message) for name in test if not re.fullmatch(r"\w[\w.-]*", name)]
-
-
-def _check_references(train: tuple[CorpusConfig, ...]) -> list[FieldError]:
-    message = "are for `dev` and `test`: training uses one target for each source"
-    return [
-        FieldError(f"train.{number}.references", message)
-        for number, corpus in enumerate(train)
-        if isinstance(corpus, PlainTextConfig) and corpus.references
-    ]
-
-
-def _check_tags(
-    train: tuple[CorpusConfig, ...], dev: CorpusConfig, test: Mapping[str, CorpusConfig]
-) -> list[FieldError]:
-    tags = {corpus.tag for corpus in train} - {None}
-    errors = [
-        FieldError(f"train.{number}.tag", f"`<{corpus.tag}>` is a special token; use another name")
-        for number, corpus in enumerate(train)
-        if f"<{corpus.tag}>" in SPECIAL_TOKENS
-    ]
-    for name, corpus in {"dev": dev, **{f"test.{name}": corpus for name, corpus in test.items()}}.items():
-        if corpus.tag is not None and corpus.tag not in tags:
-            known = ", ".join(f"`{tag}`" for tag in sorted(map(str, tags))) or "none"
-            message = f"no corpus of `data.train` has the tag `{corpus.tag}`; known: {known}"
-            errors.append(FieldError(f"{name}.tag", message))
-        if corpus.repeat != 1:
-            errors.append(FieldError(f"{name}.repeat", "is for `train`: dev and test sets are used once"))
-    return errors
-
-
 class DataConfig(Config):
     """The text for training, validation and evaluation."""
-
-    rules = (_check_test_names, _check_references, _check_tags)
 
     train: TrainingCorpora
     """Training text of the tokenizers and the model: a corpus, or a list of corpora."""
@@ -90,6 +55,27 @@ class DataConfig(Config):
     """Test sets by name, for `evaluate`; never filtered. null removes those of an extended file, all or one."""
     filters: FiltersConfig = FiltersConfig()
     """Filters for training pairs."""
+
+    def check_fields(self) -> list[FieldError]:
+        """Errors of names of test sets, and of options of corpora that are not used there."""
+        message = "is also the name of output files: use letters, digits, `_`, `-` and `.`"
+        mistakes = [FieldError(f"test.{name}", message) for name in self.test if not re.fullmatch(r"\w[\w.-]*", name)]
+        for number, corpus in enumerate(self.train):
+            if isinstance(corpus, PlainTextConfig) and corpus.references:
+                message = "are for `dev` and `test`: training uses one target for each source"
+                mistakes.append(FieldError(f"train.{number}.references", message))
+            if f"<{corpus.tag}>" in SPECIAL_TOKENS:
+                message = f"`<{corpus.tag}>` is a special token; use another name"
+                mistakes.append(FieldError(f"train.{number}.tag", message))
+        tags = {corpus.tag for corpus in self.train} - {None}
+        known_tags = ", ".join(f"`{tag}`" for tag in sorted(map(str, tags))) or "none"
+        for name, corpus in {"dev": self.dev, **{f"test.{name}": corpus for name, corpus in self.test.items()}}.items():
+            if corpus.tag is not None and corpus.tag not in tags:
+                message = f"no corpus of `data.train` has the tag `{corpus.tag}`; known: {known_tags}"
+                mistakes.append(FieldError(f"{name}.tag", message))
+            if corpus.repeat != 1:
+                mistakes.append(FieldError(f"{name}.repeat", "is for `train`: dev and test sets are used once"))
+        return mistakes
 
     @property
     def training_files(self) -> tuple[set[Path], set[Path]]:

@@ -39,16 +39,8 @@ class ChrfConfig(Config):
     """Count white space as characters."""
 
 
-def _asian_support_has_effect(normalized: bool, no_punct: bool, asian_support: bool) -> list[FieldError]:
-    if not asian_support or normalized or no_punct:
-        return []
-    return [FieldError("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")]
-
-
 class TerConfig(Config):
     """Parameters of TER."""
-
-    rules = (_asian_support_has_effect,)
 
     normalized: bool = False
     """Separate punctuation from words, and read XML escapes."""
@@ -56,6 +48,12 @@ class TerConfig(Config):
     """Remove punctuation."""
     asian_support: bool = False
     """With `normalized`: split Han characters; with `no_punct`: remove Asian punctuation too."""
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of an option without effect."""
+        if not self.asian_support or self.normalized or self.no_punct:
+            return []
+        return [FieldError("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")]
 
 
 class PaperBleuConfig(Config):
@@ -69,16 +67,8 @@ class PaperBleuConfig(Config):
     """Split words at hyphens, as Vaswani et al. 2017 for German (`get_ende_bleu.sh` of tensor2tensor)."""
 
 
-def _check_paper_bleu(metrics: Sequence[MetricName] | None, paper_bleu: PaperBleuConfig | None) -> list[FieldError]:
-    if "paper_bleu" not in (metrics or ()) or paper_bleu is not None:
-        return []
-    return [FieldError("metrics", "`paper_bleu` needs the section `evaluation.paper_bleu`: the tokens of the paper")]
-
-
 class EvaluationConfig(Config):
     """Scoring of translations in validation, `evaluate` and sweeps."""
-
-    rules = (_check_paper_bleu,)
 
     metrics: tuple[MetricName, ...] | None = None
     """Metrics of `evaluate`: bleu, chrf, chrf++, ter, exact, token-error-rate, paper_bleu. Unless given: bleu, chrf,
@@ -95,6 +85,14 @@ class EvaluationConfig(Config):
     """Tokens of the token error rate. auto: char for references without spaces between words, else words."""
     paper_bleu: PaperBleuConfig | None = None
     """BLEU of tokenized text, to compare with the number of a paper."""
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of BLEU of a paper without its settings."""
+        if "paper_bleu" not in (self.metrics or ()) or self.paper_bleu is not None:
+            return []
+        return [
+            FieldError("metrics", "`paper_bleu` needs the section `evaluation.paper_bleu`: the tokens of the paper")
+        ]
 
     def build(self, *streams: Sequence[str]) -> Metrics:
         """The metrics for streams of references; `auto` settings depend on their script.

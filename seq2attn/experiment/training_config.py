@@ -6,9 +6,9 @@ import re
 from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seq2attn.config.base import Config, FieldError, FieldErrors, RunPath
+from seq2attn.config.base import Config, FieldError, RunPath
 from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
 from seq2attn.losses.scheduled_sampling import ScheduledSamplingConfig
@@ -48,11 +48,11 @@ class BatchConfig(Config):
     """Concatenate the sentences of a batch in one row, without padding; for Transformers. Meant for GPUs, which have
     attention kernels for it; on a CPU attention pads them."""
 
-    @model_validator(mode="after")
-    def _check_micro_batch(self) -> Self:
+    def check_fields(self) -> list[FieldError]:
+        """The error of micro-batches that are larger than a batch."""
         if isinstance(self.tokens, int) and self.micro_batch_tokens and self.micro_batch_tokens > self.tokens:
-            raise FieldErrors([FieldError("micro_batch_tokens", f"more than a batch, which has {self.tokens} tokens")])
-        return self
+            return [FieldError("micro_batch_tokens", f"more than a batch, which has {self.tokens} tokens")]
+        return []
 
     def num_micro_batches(self, device: torch.device, precision: Precision) -> int:
         """Number of micro-batches of a batch."""
@@ -136,43 +136,8 @@ class LoRAConfig(Config):
     whose weights are tied."""
 
 
-def _check_lora(lora: LoRAConfig | None, frozen: tuple[str, ...]) -> list[FieldError]:
-    both = lora is not None and frozen
-    return [FieldError("frozen", "`lora` freezes all weights but its own: leave this out")] if both else []
-
-
-def _check_cosine(max_duration: tuple[Duration, ...], lr_schedule: LRScheduleConfig) -> list[FieldError]:
-    if not isinstance(lr_schedule, CosineScheduleConfig) or lr_schedule.total_updates != "auto":
-        return []
-    if any(limit.unit in ("updates", "epochs") for limit in max_duration):
-        return []
-    message = "auto needs a `training.max_duration` in epochs or updates; add one, or give a number of updates"
-    return [FieldError("lr_schedule.total_updates", message)]
-
-
-def _check_minimum_risk(
-    minimum_risk: MinimumRiskConfig | None,
-    batch: BatchConfig,
-    r_drop: float | None,
-    scheduled_sampling: ScheduledSamplingConfig | None,
-    guided_alignment: GuidedAlignmentConfig | None,
-    compile: bool,
-) -> list[FieldError]:
-    others = {
-        "batch.padding_free": batch.padding_free,
-        "r_drop": r_drop,
-        "scheduled_sampling": scheduled_sampling,
-        "guided_alignment": guided_alignment,
-        "compile": compile,
-    }
-    message = "cannot be combined with `minimum_risk`, which has an objective of its own: leave this out"
-    return [FieldError(key, message) for key, other in others.items() if minimum_risk is not None and other]
-
-
 class TrainingConfig(Config):
     """Duration, batches, optimizer, validation and checkpoints of a training."""
-
-    rules = (_check_lora, _check_minimum_risk, _check_cosine)
 
     max_duration: Annotated[tuple[DurationField, ...], OneOrMore] = Field((Duration(20, "epochs"),), min_length=1)
     """A duration, or a list of durations, of which the first to be reached ends the training."""
@@ -231,3 +196,24 @@ class TrainingConfig(Config):
     """Updates between two reports in the log and metrics.jsonl."""
     tensorboard: bool = False
     """Write TensorBoard files (needs the extra `tensorboard`)."""
+
+    def check_fields(self) -> list[FieldError]:
+        """Errors of settings that cannot be combined."""
+        mistakes = list[FieldError]()
+        if self.lora is not None and self.frozen:
+            mistakes.append(FieldError("frozen", "`lora` freezes all weights but its own: leave this out"))
+        if self.minimum_risk is not None:
+            others = {
+                "batch.padding_free": self.batch.padding_free,
+                "r_drop": self.r_drop,
+                "scheduled_sampling": self.scheduled_sampling,
+                "guided_alignment": self.guided_alignment,
+                "compile": self.compile,
+            }
+            message = "cannot be combined with `minimum_risk`, which has an objective of its own: leave this out"
+            mistakes += [FieldError(key, message) for key, value in others.items() if value]
+        is_auto = isinstance(self.lr_schedule, CosineScheduleConfig) and self.lr_schedule.total_updates == "auto"
+        if is_auto and not any(limit.unit in ("updates", "epochs") for limit in self.max_duration):
+            message = "auto needs a `training.max_duration` in epochs or updates; add one, or give a number of updates"
+            mistakes.append(FieldError("lr_schedule.total_updates", message))
+        return mistakes

@@ -36,14 +36,8 @@ class AdamConfig(Config):
         return cls(parameters, **self.model_dump(exclude={"kind"}), fused=True)
 
 
-def _check_nesterov(momentum: float, nesterov: bool) -> list[FieldError]:
-    return [FieldError("nesterov", "needs `momentum` above 0")] if nesterov and not momentum else []
-
-
 class SGDConfig(Config):
     """Stochastic gradient descent, with optional momentum."""
-
-    rules = (_check_nesterov,)
 
     kind: Literal["sgd"] = "sgd"
     lr: LearningRate = 1.0
@@ -54,6 +48,10 @@ class SGDConfig(Config):
     """Nesterov's momentum (Sutskever et al. 2013)."""
     weight_decay: NonNegativeFloat = 0.0
     """L2 penalty of the weights."""
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of Nesterov's momentum without momentum."""
+        return [FieldError("nesterov", "needs `momentum` above 0")] if self.nesterov and not self.momentum else []
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of `parameters`, or of groups of them."""

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from seq2attn.config.base import Config, FieldError, FieldErrors
+from seq2attn.config.base import Config, FieldError
 from seq2attn.errors import UserError
 from seq2attn.options import LongInputs
 from seq2attn.search.constraints import LengthLimits
@@ -53,20 +53,17 @@ class LengthsConfig(Config):
     """Maximum tokens of a source line; longer ones are split or truncated. none: `data.filters.max_length` of the
     training, or the positions of the model if these are fewer. An engine may have a lower limit."""
 
-    @model_validator(mode="after")
-    def _check_order(self) -> LengthsConfig:
+    def check_fields(self) -> list[FieldError]:
+        """Errors of minima above their maxima."""
         bounds = {
             "length": (self.min_length, self.max_length),
             "length_ratio": (self.min_length_ratio, self.max_ratio),
         }
-        mistakes = [
+        return [
             FieldError(f"min_{name}", f"more than max_{name}, which is {high}")
             for name, (low, high) in bounds.items()
             if high is not None and low > high
         ]
-        if mistakes:
-            raise FieldErrors(mistakes)
-        return self
 
     @property
     def max_ratio(self) -> float | None:
@@ -105,15 +102,8 @@ class GreedyConfig(Config):
         return GreedySearch()
 
 
-def _check_groups(beam_size: int, num_beam_groups: int) -> list[FieldError]:
-    message = f"has to divide `beam_size`, which is {beam_size}"
-    return [FieldError("num_beam_groups", message)] if beam_size % num_beam_groups else []
-
-
 class BeamConfig(Config):
     """Beam search."""
-
-    rules = (_check_groups,)
 
     kind: Literal["beam"] = "beam"
     beam_size: int = Field(5, ge=1, le=MAX_BEAM_SIZE)
@@ -134,6 +124,11 @@ class BeamConfig(Config):
     """Minimum Bayes risk decoding: the hypothesis with the highest expected chrF, by the probabilities of the others
     (Kumar & Byrne 2004)."""
     lengths: LengthsConfig = LengthsConfig()
+
+    def check_fields(self) -> list[FieldError]:
+        """The error of groups of different sizes."""
+        message = f"has to divide `beam_size`, which is {self.beam_size}"
+        return [FieldError("num_beam_groups", message)] if self.beam_size % self.num_beam_groups else []
 
     @property
     def num_hypotheses(self) -> int:
@@ -203,9 +198,9 @@ def beam_search(search: SearchConfig, beam: int) -> BeamConfig:
         raise UserError(f"a beam has 1 to {MAX_BEAM_SIZE:,} hypotheses, not {beam:,}")
     if not isinstance(search, BeamConfig):
         return BeamConfig(beam_size=beam, lengths=search.lengths, no_repeat_ngram_size=search.no_repeat_ngram_size)
-    if mistakes := _check_groups(beam, search.num_beam_groups):
+    if beam % search.num_beam_groups:
         key = f"`search.num_beam_groups`, {search.num_beam_groups}"
-        raise UserError(f"``beam={beam}``: {key}, {mistakes[0].message}")
+        raise UserError(f"``beam={beam}``: {key}, has to divide `beam_size`, which is {beam}")
     return search.model_copy(update={"beam_size": beam})
 
 

@@ -39,44 +39,6 @@ TokenizerConfig = Annotated[
 ]
 
 
-def _check_sides(
-    joint: TokenizerConfig | None, source: TokenizerConfig | None, target: TokenizerConfig | None
-) -> list[FieldError]:
-    message = "has no tokenizer: give `joint`, or both `source` and `target`"
-    if joint is not None:
-        message = "`joint` is for both sides: leave this out, or leave `joint` out and give both sides"
-    sides = {"source": source, "target": target}
-    return [FieldError(side, message) for side, config in sides.items() if (config is None) == (joint is None)]
-
-
-def _check_wordpiece(joint: TokenizerConfig | None, target: TokenizerConfig | None) -> list[FieldError]:
-    message = "`wordpiece` is for the source: its decoding does not restore the text exactly"
-    sides = {"joint": joint, "target": target}
-    return [
-        FieldError(f"{side}.kind", message)
-        for side, config in sides.items()
-        if isinstance(config, WordPieceTokenizerConfig)
-    ]
-
-
-def _check_direction(
-    joint: TokenizerConfig | None,
-    source: TokenizerConfig | None,
-    target: TokenizerConfig | None,
-    right_to_left: bool,
-    reverse_source: bool,
-) -> list[FieldError]:
-    sides = {
-        "right_to_left": right_to_left and (joint or target),
-        "reverse_source": reverse_source and (joint or source),
-    }
-    return [
-        FieldError(key, f"needs a tokenizer that is trained here; `{config.kind}` belongs to a pretrained model")
-        for key, config in sides.items()
-        if isinstance(config, GivenTokenizerConfig)
-    ]
-
-
 def _read_sides(run: Path) -> dict[str, Any]:
     """The settings of the tokenizers of a run: `joint` if both sides have the same."""
     hint = "give the run directory of a training"
@@ -97,8 +59,6 @@ def _read_sides(run: Path) -> dict[str, Any]:
 
 class TokenizersConfig(Config):
     """The tokenizers of both languages: one `joint`, or one for `source` and one for `target`, or those of a run."""
-
-    rules = (_check_sides, _check_wordpiece, _check_direction)
 
     joint: TokenizerConfig | None = None
     """One tokenizer and one vocabulary, trained on both sides."""
@@ -125,6 +85,26 @@ class TokenizersConfig(Config):
             raise FieldError("run_dir", "the settings of its tokenizers are missing, which the config of a run has")
         return {**data, **_read_sides(run_path(run))}
 
+    def check_fields(self) -> list[FieldError]:
+        """Errors of sides without a tokenizer, or with one that does not support its use."""
+        joint, source, target = self.joint, self.source, self.target
+        message = "has no tokenizer: give `joint`, or both `source` and `target`"
+        if joint is not None:
+            message = "`joint` is for both sides: leave this out, or leave `joint` out and give both sides"
+        sides = {"source": source, "target": target}
+        mistakes = [FieldError(side, message) for side, config in sides.items() if (config is None) == (joint is None)]
+        message = "`wordpiece` is for the source: its decoding does not restore the text exactly"
+        sides = {"joint": joint, "target": target}
+        for side, config in sides.items():
+            if isinstance(config, WordPieceTokenizerConfig):
+                mistakes.append(FieldError(f"{side}.kind", message))
+        reversed_sides = {"right_to_left": joint or target, "reverse_source": joint or source}
+        for key, config in reversed_sides.items():
+            if dict(self)[key] and isinstance(config, GivenTokenizerConfig):
+                message = f"needs a tokenizer that is trained here; `{config.kind}` belongs to a pretrained model"
+                mistakes.append(FieldError(key, message))
+        return mistakes
+
     @property
     def is_joint(self) -> bool:
         """True if one tokenizer is trained on both sides."""
@@ -144,7 +124,7 @@ class TokenizersConfig(Config):
     def per_side(self) -> tuple[TokenizerConfig, TokenizerConfig]:
         """The tokenizers of source and target: the same one twice if it is joint."""
         source, target = self.joint or self.source, self.joint or self.target
-        assert source is not None and target is not None  # guaranteed by _check_sides
+        assert source is not None and target is not None  # guaranteed by check_fields
         return source, target
 
 
