@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from benchmark.command import main
-from seq2attn.inference.ensemble import load
 
+from seq2attn import TranslationOptions, load
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, SampleConfig
 from tests.support.corpora import write_phrases
 from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained_run
@@ -132,7 +132,7 @@ def test_each_method_is_compared_with_beam_search(tmp_path):
     translator = load(run.folder)
     for name, search in searches.items():
         assert texts[name] == [one.text for one in translator.translate(LINES, search)], name
-    both = load(run.folder, ensemble=[other.folder])
+    both = load(run.folder, TranslationOptions(ensemble=[other.folder]))
     assert texts["ensemble"] == [one.text for one in both.translate(LINES, searches["beam-5"])] != texts["beam-5"]
     assert len(texts) == 11 and all(len(lines) == len(LINES) for lines in texts.values())
     rows = dict(line.split(maxsplit=1) for line in done.stdout.decode().splitlines()[1:] if line[:1].islower())

@@ -1,8 +1,8 @@
 """Laws of tokens in reverse order: a training is that on text with reversed words, and text is as usual outside."""
 
 import pytest
-from seq2attn.inference.ensemble import load
 
+from seq2attn import TranslationOptions, load
 from seq2attn.data.word_alignment import word_ids
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
@@ -98,7 +98,7 @@ def test_the_vocabulary_of_a_run_serves_both_directions(corpus):
     with pytest.raises(UserError, match="no translation can begin with 'ba': the model writes from right to left"):
         load(right.folder).translate("ba", prefix="ba")
     with pytest.raises(UserError, match="one writes from left to right, the other from right to left"):
-        load(left.folder, ensemble=str(right.folder))
+        load(left.folder, TranslationOptions(ensemble=[right.folder]))
     error = invoke_in(corpus, "export", right.folder, "--to", "onnx", code=2).err
     assert "its target tokens are in reverse order" in error and not (right.folder / "onnx").exists()
     shared = {"run_dir": str(left.folder), "reverse_source": True}
