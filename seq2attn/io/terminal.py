@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 Log = Callable[[str], None]
@@ -43,8 +43,13 @@ class Output:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def _errors(self) -> AbstractContextManager[None]:
-        return _name_standard_output()
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
 
     def _escape(self, text: str) -> str:
         return visible(text) if self._stream.isatty() else text
@@ -69,8 +74,10 @@ class Output:
 class Messages(Output):
     """Standard error: escaped text; errors are ignored, so that lost messages never end a command."""
 
-    def _errors(self) -> AbstractContextManager[None]:
-        return suppress(OSError)
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        with suppress(OSError):
+            yield
 
     def _escape(self, text: str) -> str:
         start = "\r" * text.startswith("\r")  # of a progress bar
@@ -88,15 +95,6 @@ def open_standard_streams() -> None:
     out = _open(sys.stdout, os.O_RDONLY)
     messages = _open(sys.stderr, os.O_WRONLY)
     sys.stdout, sys.stderr = Output(out), Messages(messages)
-
-
-@contextmanager
-def _name_standard_output() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        error.filename = STANDARD_OUTPUT
-        raise
 
 
 def _open(stream: TextIO | None, mode: int) -> TextIO:

@@ -57,8 +57,7 @@ def import_run(
     lines = _probe_lines(source.vocabulary, verify_with)
     with atomic_dir(run) as partial:
         directory = RunDirectory(partial)
-        source.save(partial / "source")
-        target.save(partial / "target")
+        tokenizers.save(partial)
         directory.save_config(experiment)
         weights = convert_weights(family.convert(tensors), empty, family.tables, rows)
         origin = {"imported": str(folder.resolve()), "architecture": family.model_type, "positions": options.positions}

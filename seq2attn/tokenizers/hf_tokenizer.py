@@ -14,7 +14,7 @@ from seq2attn.io.files import FILE_HINT, read_bytes, sha256_json, sha256_of
 from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace, is_unspaced
 from seq2attn.tokenizers.sentencepiece_model import fill_in_digest
-from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
+from seq2attn.tokenizers.vocabulary import CONTROL_IDS, TOKENIZER_HINT, UNK, Vocabulary
 
 BACKEND_FILE = "backend.json"
 BYTE_SPACE = "Ġ"
@@ -59,6 +59,10 @@ class HFTokenizerConfig(GivenTokenizerConfig):
         ids: dict[str, int] = backend.get_vocab(with_added_tokens=True)
         tokens = dict.fromkeys((*sorted(ids, key=ids.__getitem__), *([self.tag] if self.tag else [])))
         return HFTokenizer(self, content, Vocabulary.from_tokens(tokens))
+
+    def load(self, folder: Path, vocabulary: Vocabulary) -> HFTokenizer:
+        """The tokenizer saved in a folder, with its vocabulary. Raises RunError when its file cannot be read."""
+        return HFTokenizer(self, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
 
 
 def load_backend(content: bytes, path: Path) -> Any:

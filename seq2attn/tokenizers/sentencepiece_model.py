@@ -24,7 +24,7 @@ from seq2attn.io.files import FILE_HINT, parse_object, read_bytes, sha256_json, 
 from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace
 from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
-from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, UNK, Vocabulary
+from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
 _LEADING_TAG = re.compile(r"\s*(>>\S+<<)")
 _LANGUAGE_TAG = re.compile(r">>(\S+)<<|__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})")
@@ -74,6 +74,10 @@ class SentencePieceTokenizerConfig(GivenTokenizerConfig):
             raise DataError(f"{self.path}: the files are not those of the config's `digest`; leave that out")
         tokens = dict.fromkeys((*pieces, *self.special_tokens))
         return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(tokens))
+
+    def load(self, folder: Path, vocabulary: Vocabulary) -> SentencePieceTokenizer:
+        """The tokenizer saved in a folder, with its vocabulary. Raises RunError when its model cannot be read."""
+        return SentencePieceTokenizer(self, read_bytes(folder / MODEL_FILE, TOKENIZER_HINT), vocabulary)
 
 
 def fill_in_digest(data: Any, *keys: str) -> Any:

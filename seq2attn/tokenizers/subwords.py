@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from signal import SIGKILL
 from subprocess import PIPE, Popen
 from tempfile import TemporaryFile
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -35,15 +35,25 @@ UNK_SURFACE = f" {SPECIAL_TOKENS[UNK]} "
 
 
 class _SubwordsConfig(NormalizeConfig):
+    model_type: ClassVar[str]
+
     vocab_size: Annotated[int, Field(gt=len(SPECIAL_TOKENS) + 256)] = 8000
     """Size of the vocabulary: subwords, 256 bytes and four special tokens. A small text gives fewer."""
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
     """Share of the text's characters in the vocabulary; rarer characters are encoded as bytes. SentencePiece accepts
     0.98 to 1."""
 
-    def _train(self, lines: Iterable[str], model_type: str) -> bytes:
+    def sampler(self, scores: Mapping[str, float]) -> BPEDropoutSampler | UnigramSampler | None:
+        """Random segmentation into the subwords with these scores; None without chance."""
+        raise NotImplementedError
+
+    def train(self, lines: Iterable[str]) -> SubwordTokenizer:
+        """A tokenizer with subwords of `lines`; the same lines give the same subwords.
+
+        Raises DataError when the text is empty or has too many characters for the vocabulary.
+        """
         options = {
-            "model_type": model_type,
+            "model_type": self.model_type,
             "vocab_size": self.vocab_size,
             "hard_vocab_limit": False,
             "character_coverage": self.character_coverage,
@@ -69,7 +79,16 @@ class _SubwordsConfig(NormalizeConfig):
             )
         if code:
             raise self._error(messages.decode(errors="replace"))
-        return model
+        return SubwordTokenizer(self, model)
+
+    def load(self, folder: Path, vocabulary: Vocabulary) -> SubwordTokenizer:
+        """The tokenizer saved in a folder. Raises RunError when its model is missing or is not of SentencePiece."""
+        model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
+        try:
+            return SubwordTokenizer(self, model)
+        except (RuntimeError, ValueError) as error:
+            message = f"{folder / MODEL_FILE}: is not a SentencePiece model ({error}); {TOKENIZER_HINT}"
+            raise RunError(message) from None
 
     def _error(self, message: str) -> DataError:
         if "sentences_.empty()" in message:
@@ -104,36 +123,35 @@ class BPETokenizerConfig(_SubwordsConfig):
     """Byte-pair encoding: frequent pairs of adjacent symbols are merged (Sennrich et al. 2016)."""
 
     kind: Literal["bpe"] = "bpe"
+    model_type = "bpe"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of merges skipped at random in training (BPE-dropout, Provilkov et al. 2020); 0.1 is usual."""
 
-    def train(self, lines: Iterable[str]) -> SubwordTokenizer:
-        """A tokenizer with subwords of `lines`; the same lines give the same subwords.
-
-        Raises DataError when the text is empty or has too many characters for the vocabulary.
-        """
-        return SubwordTokenizer(self, self._train(lines, "bpe"))
+    def sampler(self, scores: Mapping[str, float]) -> BPEDropoutSampler | None:
+        """BPE-dropout, if there is any."""
+        return BPEDropoutSampler(scores, self.dropout) if self.dropout else None
 
 
 class UnigramTokenizerConfig(_SubwordsConfig):
     """The most probable segmentation under a unigram model of subwords (Kudo 2018)."""
 
     kind: Literal["unigram"] = "unigram"
+    model_type = "unigram"
     alpha: Annotated[float, Field(ge=0)] = 0.0
     """Sharpness of the distribution that training samples segmentations from (subword regularization, Kudo 2018): 0.1
     to 0.5 is usual, smaller is more random, and 0 turns sampling off."""
 
-    def train(self, lines: Iterable[str]) -> SubwordTokenizer:
-        """A tokenizer with subwords of `lines`; see `BPETokenizerConfig.train`."""
-        return SubwordTokenizer(self, self._train(lines, "unigram"))
+    def sampler(self, scores: Mapping[str, float]) -> UnigramSampler | None:
+        """Subword regularization, unless it is off."""
+        return UnigramSampler(scores, self.alpha) if self.alpha else None
 
 
 class SubwordTokenizer(Tokenizer):
     """A SentencePiece model, with random segmentation for training."""
 
-    config: BPETokenizerConfig | UnigramTokenizerConfig
+    config: _SubwordsConfig
 
-    def __init__(self, config: BPETokenizerConfig | UnigramTokenizerConfig, model: bytes) -> None:
+    def __init__(self, config: _SubwordsConfig, model: bytes) -> None:
         from sentencepiece import SentencePieceProcessor
 
         self.model, self.files = model, {MODEL_FILE: model}
@@ -142,18 +160,15 @@ class SubwordTokenizer(Tokenizer):
         super().__init__(config, Vocabulary(tuple(map(self._processor.id_to_piece, ids))))
         subwords = [id for id in ids if id >= len(SPECIAL_TOKENS) and not self._processor.is_byte(id)]
         self._scores: dict[str, float] = {self.vocabulary.tokens[id]: self._processor.get_score(id) for id in subwords}
-        self._sampler: BPEDropoutSampler | UnigramSampler
-        if isinstance(config, BPETokenizerConfig):
-            self._sampler, self.is_stochastic = BPEDropoutSampler(self._scores, config.dropout), config.dropout > 0
-        else:
-            self._sampler, self.is_stochastic = UnigramSampler(self._scores, config.alpha), config.alpha > 0
+        self._sampler = config.sampler(self._scores)
+        self.is_stochastic = self._sampler is not None
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self._processor.encode(self.config.normalize(text))
         return ids
 
     def _sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        if not self.is_stochastic:
+        if self._sampler is None:
             return super()._sample(texts, seed)
         random, samples = Random(seed), list[list[int]]()
         for text in texts:
@@ -177,16 +192,3 @@ class SubwordTokenizer(Tokenizer):
 
     def _decode(self, ids: Sequence[int]) -> str:
         return collapse_whitespace(self._processor.decode([int(id) for id in ids if id not in CONTROL_IDS]))
-
-
-def load_subwords(config: BPETokenizerConfig | UnigramTokenizerConfig, folder: Path) -> SubwordTokenizer:
-    """The tokenizer that `SubwordTokenizer.save` wrote.
-
-    Raises RunError when the model is missing or is not a SentencePiece model.
-    """
-    model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
-    try:
-        return SubwordTokenizer(config, model)
-    except (RuntimeError, ValueError) as error:
-        message = f"{folder / MODEL_FILE}: is not a SentencePiece model ({error}); {TOKENIZER_HINT}"
-        raise RunError(message) from None

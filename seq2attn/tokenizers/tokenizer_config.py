@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, model_validator
 from seq2attn.config.base import Config, FieldError, RunPath, run_path
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
-from seq2attn.io.files import MAX_FILE_BYTES, read_bytes, read_object, validate
+from seq2attn.io.files import MAX_FILE_BYTES, read_object, validate
 from seq2attn.tokenizers.base import (
     LEADING_TAG,
     TAGS_FILE,
@@ -20,12 +20,12 @@ from seq2attn.tokenizers.base import (
     Tokenizer,
     TokenizerPair,
 )
-from seq2attn.tokenizers.hf_tokenizer import BACKEND_FILE, HFTokenizer, HFTokenizerConfig
-from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
-from seq2attn.tokenizers.subwords import MODEL_FILE, BPETokenizerConfig, UnigramTokenizerConfig, load_subwords
+from seq2attn.tokenizers.hf_tokenizer import HFTokenizerConfig
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
+from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig
 from seq2attn.tokenizers.vocabulary import TOKENIZER_HINT, Vocabulary, check_same
-from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig, load_wordpiece
-from seq2attn.tokenizers.words import CharacterTokenizer, CharacterTokenizerConfig, WordTokenizer, WordTokenizerConfig
+from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 
 TokenizerConfig = Annotated[
     BPETokenizerConfig
@@ -137,21 +137,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     problem = "describes no tokenizer known to this version"
     config = validate(_CONFIG, header.get("config"), folder / TOKENIZER_FILE, problem, TOKENIZER_HINT)
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE)
-    tokenizer: Tokenizer
-    match config:
-        case WordTokenizerConfig():
-            tokenizer = WordTokenizer(config, vocabulary)
-        case CharacterTokenizerConfig():
-            tokenizer = CharacterTokenizer(config, vocabulary)
-        case BPETokenizerConfig() | UnigramTokenizerConfig():
-            tokenizer = load_subwords(config, folder)
-        case WordPieceTokenizerConfig():
-            tokenizer = load_wordpiece(config, folder)
-        case SentencePieceTokenizerConfig():
-            model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
-            tokenizer = SentencePieceTokenizer(config, model, vocabulary)
-        case HFTokenizerConfig():
-            tokenizer = HFTokenizer(config, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
+    tokenizer: Tokenizer = config.load(folder, vocabulary)
     check_same(vocabulary, tokenizer.vocabulary, folder / next(iter(tokenizer.files), VOCABULARY_FILE))
     tokenizer = tokenizer.with_direction(right_to_left=header.get("right_to_left") is True)
     return _with_tags(tokenizer, folder / TAGS_FILE) if (folder / TAGS_FILE).exists() else tokenizer

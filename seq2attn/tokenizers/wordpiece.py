@@ -108,6 +108,18 @@ class WordPieceTokenizerConfig(GivenTokenizerConfig):
         backend.no_padding()
         return WordPieceTokenizer(self, backend, special_tokens[: len(SPECIAL_TOKENS)])
 
+    def load(self, folder: Path, vocabulary: Vocabulary) -> WordPieceTokenizer:
+        """The tokenizer saved in a folder. Raises RunError when its file is missing or corrupt."""
+        from tokenizers import Tokenizer as Backend
+
+        content = read_object(folder / WORDPIECE_FILE, TOKENIZER_HINT, MAX_FILE_BYTES)
+        try:
+            backend = Backend.from_str(json.dumps(content["tokenizer"], ensure_ascii=False))
+            return WordPieceTokenizer(self, backend, content["controls"])
+        except Exception as error:  # `tokenizers` raises no other class
+            message = f"{folder / WORDPIECE_FILE}: is not a WordPiece tokenizer ({error}); {TOKENIZER_HINT}"
+            raise RunError(message) from None
+
 
 class WordPieceTokenizer(Tokenizer):
     """BERT's segmentation. The four special ids are those of `Vocabulary`; the others keep BERT's order."""
@@ -135,16 +147,3 @@ class WordPieceTokenizer(Tokenizer):
     def _surface(self, id: int) -> str:
         token = self.vocabulary.tokens[int(id)]
         return token.removeprefix(CONTINUATION_PREFIX) if token.startswith(CONTINUATION_PREFIX) else f" {token}"
-
-
-def load_wordpiece(config: WordPieceTokenizerConfig, folder: Path) -> WordPieceTokenizer:
-    """The tokenizer saved in a folder. Raises RunError when its file is missing or corrupt."""
-    from tokenizers import Tokenizer
-
-    content = read_object(folder / WORDPIECE_FILE, TOKENIZER_HINT, MAX_FILE_BYTES)
-    try:
-        backend = Tokenizer.from_str(json.dumps(content["tokenizer"], ensure_ascii=False))
-        return WordPieceTokenizer(config, backend, content["controls"])
-    except Exception as error:  # `tokenizers` raises no other class
-        message = f"{folder / WORDPIECE_FILE}: is not a WordPiece tokenizer ({error}); {TOKENIZER_HINT}"
-        raise RunError(message) from None

@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
@@ -44,6 +45,10 @@ class WordTokenizerConfig(NormalizeConfig):
         """A tokenizer whose vocabulary is the words of `lines`."""
         tokens = (token for line in lines for token in self.segment(line))
         return WordTokenizer(self, Vocabulary.from_counts(tokens, self.min_frequency, self.vocab_size))
+
+    def load(self, folder: Path, vocabulary: Vocabulary) -> WordTokenizer:
+        """The tokenizer saved in a folder, with its vocabulary."""
+        return WordTokenizer(self, vocabulary)
 
     def segment(self, line: str) -> list[str]:
         """The tokens of a line, with joiners."""
@@ -119,6 +124,10 @@ class CharacterTokenizerConfig(NormalizeConfig):
         """A tokenizer whose vocabulary is the characters of `lines`."""
         characters = (character for line in lines for character in self.segment(line))
         return CharacterTokenizer(self, Vocabulary.from_counts(characters, self.min_frequency, self.vocab_size))
+
+    def load(self, folder: Path, vocabulary: Vocabulary) -> CharacterTokenizer:
+        """The tokenizer saved in a folder, with its vocabulary."""
+        return CharacterTokenizer(self, vocabulary)
 
     def segment(self, line: str) -> list[str]:
         """The characters of a line, with `▁` for spaces; `<unk>` is one of them."""

@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, FiltersConfig
-from seq2attn.data.inspection import (
-    HASHES_FILE,
-    REPORT_FILE,
-    CorpusReport,
-    DataReport,
-    inspect_pairs,
-    load_hashes,
-)
+from seq2attn.data.inspection import HASHES_FILE, REPORT_FILE, CorpusReport, DataReport, inspect_pairs, load_hashes
 from seq2attn.data.prepare import prepare
 from seq2attn.errors import RunError
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig

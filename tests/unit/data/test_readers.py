@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2attn.data.readers import (
-    CorpusConfig,
-    JSONLinesConfig,
-    PlainTextConfig,
-    TSVConfig,
-    read_pairs,
-)
+from seq2attn.data.readers import CorpusConfig, JSONLinesConfig, PlainTextConfig, TSVConfig, read_pairs
 from seq2attn.data.word_alignment import WordAlignment, format_pharaoh, parse_pharaoh, split_words
 from seq2attn.errors import DataError
 from seq2attn.io.text_lines import read_lines
