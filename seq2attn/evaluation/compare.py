@@ -178,10 +178,9 @@ def _by_frequency(
             bucket: 200 * in_both[bucket] / max(number + in_outputs[bucket], 1)
             for bucket, number in in_references.items()
         }
-    edges = [-1, *FREQUENCIES]
     return [
         FrequencyBucket(
-            lowest=edges[bucket] + 1,
+            lowest=FREQUENCIES[bucket - 1] + 1 if bucket else 0,
             highest=FREQUENCIES[bucket] if bucket < len(FREQUENCIES) else None,
             count=in_references[bucket],
             f1={run: share[bucket] for run, share in shares.items()},
