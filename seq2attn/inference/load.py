@@ -144,9 +144,9 @@ def _check_member(member: LoadedRun, run: Path, first: LoadedRun, first_run: Pat
     if {*member.source.tags} != {*first.source.tags}:
         tags = [", ".join(one.source.tags) or "none" for one in (member, first)]
         raise RunError(f"{message}, which has other tags: {tags[1]}, not {tags[0]}")
-    own, others = (getattr(one.source.config, "tag", None) for one in (member, first))
-    if own and others and own != others:
-        raise RunError(f"{message}, which was imported for `{others}`, not `{own}`; import one of them again")
+    tag, first_tag = member.source.line_tag, first.source.line_tag
+    if tag and first_tag and tag != first_tag:
+        raise RunError(f"{message}, which was imported for `{first_tag}`, not `{tag}`; import one of them again")
 
 
 def _runs(run: RunDirectory, options: TranslationOptions) -> list[RunDirectory]:

@@ -142,7 +142,7 @@ def _load_reranker(
 def _check_languages(run: RerankRun, tokenizers: Sequence[Tokenizer], scored: Sequence[Tokenizer]) -> None:
     """Raises UserError if `run` was imported for other languages than those of the `scored` text, which it knows."""
     for own, other in zip(tokenizers, scored, strict=True):
-        imported, needed = (getattr(one.config, "tag", None) for one in (own, other))
+        imported, needed = own.line_tag, other.line_tag
         if imported and imported != needed and needed in own.languages.values():
             raise UserError(
                 f"{run.argument}: was imported for `{imported}`, and the text is `{needed}`; import it again"

@@ -57,6 +57,8 @@ class Tokenizer(ABC):
     """Whether `sample` differs from `encode`."""
     line_prefix: tuple[int, ...] = ()
     """Ids before those of each line, such as the language of a multilingual model or the `[CLS]` of BERT."""
+    line_tag: str | None = None
+    """The tag of a language among them."""
     files: Mapping[str, bytes] = {}
     """Content of files beside the config and the vocabulary, by name."""
     tags: tuple[str, ...] = ()

@@ -92,6 +92,7 @@ class HFTokenizer(Tokenizer):
         super().__init__(config, vocabulary)
         self.files, self._backend = {BACKEND_FILE: content}, load_backend(content, config.path)
         if config.tag is not None:
+            self.line_tag = config.tag
             self.line_prefix = (vocabulary.id(config.tag),)
         added = self._backend.get_added_tokens_decoder().values()
         special = {vocabulary.id(token.content) for token in added if token.special} - {UNK}

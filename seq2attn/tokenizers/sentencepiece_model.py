@@ -154,6 +154,7 @@ class SentencePieceTokenizer(Tokenizer):
         if config.tag is not None:
             if config.tag not in vocabulary.tokens[len(SPECIAL_TOKENS) :]:
                 raise UserError(f"the vocabulary has no tag `{config.tag}`")
+            self.line_tag = config.tag
             self.line_prefix = (vocabulary.id(config.tag),)
         self._silent |= {*self.line_prefix, *map(vocabulary.id, config.special_tokens)}
         if config.prefix is not None:
@@ -171,7 +172,9 @@ class SentencePieceTokenizer(Tokenizer):
         tag = self.languages[language]
         line_prefix = (self.pieces.id(tag),)
         config = self.config.model_copy(update={"tag": tag})
-        return self._replace(config=config, line_prefix=line_prefix, _silent=self._silent | {*line_prefix})
+        return self._replace(
+            config=config, line_tag=tag, line_prefix=line_prefix, _silent=self._silent | {*line_prefix}
+        )
 
     def normalize(self, line: str) -> str:
         """The line that SentencePiece normalizes and segments."""

@@ -134,8 +134,6 @@ KNOWN: dict[Rule, set[str]] = {
         "config.plugin: getattr(value, 'kind', None)",
         "config.yaml_reader: getattr(yaml, 'CSafeLoader', yaml.SafeLoader)",
         "inference.engines.source_limit: getattr(model.decoder, 'attention', None)",
-        "inference.load: getattr(one.source.config, 'tag', None)",
-        "inference.reranking: getattr(one.config, 'tag', None)",
         "inference.unknown_words: getattr(tokenizer.config, 'kind', 'custom')",
         "io.terminal: getattr(stream, 'reconfigure', None)",
     },
