@@ -106,5 +106,5 @@ def test_terms_replace_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path
 
 def test_another_engine_has_no_terms(run: RunDirectory) -> None:
     engine = CTranslate2Engine(run.folder, (), None, 1)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="no lexical constraints: use --glossary with --engine native"):
+    with pytest.raises(UserError, match="no lexical constraints: use ``glossary`` with ``engine=native``"):
         engine.translate([[4]], BeamConfig(), budget=1, phrases=[[]])

@@ -22,7 +22,6 @@ ALLOWED = {
     ("inference/engines/ctranslate2_engine.py", "importlib.import_module"),  # CTranslate2
     ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
     ("inference/engines/onnx_engine.py", "importlib.import_module"),  # the packages of ONNX
-    ("experiment/training_config.py", "compile"),  # the value of the key `training.compile`
 }
 
 
@@ -77,11 +76,15 @@ READER_METHODS = {
 }
 READERS_ALLOWED = {
     ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
+    ("data/corpus.py", "numpy.load"),  # of a regular file, which is mapped
     ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
+    ("pretrained/marian_weights.py", "numpy.load"),  # of bytes whose arrays were counted and measured
+    ("pretrained/marian_weights.py", "zipfile.ZipFile"),
     ("sweep/run_sweep.py", "read_text"),  # the log of a training that it started
     ("sweep/worker.py", "read_text"),  # of the system
     ("tokenizers/train_sentencepiece.py", "json.loads"),  # its argument; it imports nothing from the package
+    ("tokenizers/wordpiece.py", "json.loads"),  # the rules of a tokenizer that is loaded
     ("visualization/html_page.py", "read_text"),  # files of the package
 }
 

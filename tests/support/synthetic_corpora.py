@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def small_run(folder: Path, config: str = small.CONFIG) -> RunDirectory:
     """A run with random weights, characters as source tokens, a tag, and short translations."""
-    run = small.untrained(folder, config)
+    run = small.untrained_run(folder, config)
     source = CharacterTokenizerConfig().train(small.WORDS).with_tags(("<2en>",))
     source.save(run.folder / "source")
     target = run.load_tokenizers().target
