@@ -6,15 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from seq2attn.errors import UserError
 from seq2attn.io.outputs import output
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.options import AttentionKind, AttentionSelection
-from seq2attn.visualization.attention_map import (
-    MEAN,
-    AttentionMap,
-    scale_weights,
-)
+from seq2attn.visualization.attention_map import MEAN, AttentionMap, scale_weights
 from seq2attn.visualization.figure import DRAWING, check_picture
 from seq2attn.visualization.heatmap import draw_heatmap
 from seq2attn.visualization.html_page import attention_html
@@ -22,8 +20,6 @@ from seq2attn.visualization.text_heatmap import COLUMNS, heatmap_text, legend_te
 
 PAGE = ".html"
 NO_WEIGHTS = "there is no attention to draw: the sentences are empty, or were translated without `attention=True`"
-
-
 DEFAULT_SELECTION = AttentionSelection()
 
 
@@ -64,12 +60,13 @@ def attention_text(
         raise UserError(NO_WEIGHTS)
     attention = select_map(weights, selection, head="mean")
     has_titles = len(attention.layers) * len(attention.heads) > 1 or attention.heads == (MEAN,)
-    scaled, blocks = scale_weights(attention.weights, selection.color_scale), []
-    for layer, heads in enumerate(scaled.shares):
-        for head, shares in enumerate(heads):
-            text = heatmap_text(attention.keys.tokens, attention.queries.tokens, shares, columns=columns)
-            blocks.append(f"{attention.name(layer, head)}\n{text}" if has_titles else text)
-    return "\n".join([*blocks, legend_text(scaled, columns)])
+    scaled = scale_weights(attention.weights, selection.color_scale)
+    lines = []
+    for layer, head in np.ndindex(scaled.values.shape[:2]):
+        lines += [attention.name(layer, head)] * has_titles
+        shares = scaled.shares[layer, head]
+        lines.append(heatmap_text(attention.keys.tokens, attention.queries.tokens, shares, columns=columns))
+    return "\n".join([*lines, legend_text(scaled, columns)])
 
 
 def draw_attention(
@@ -85,10 +82,11 @@ def draw_attention(
     picture of several sentences, or when `path` has another suffix.
     """
     given = [weights] if weights is None or isinstance(weights, AttentionWeights) else weights
-    sentences = [one for one in given if one is not None]
+    sentences = [sentence for sentence in given if sentence is not None]
     if not sentences:
         raise UserError(NO_WEIGHTS)
-    path, run_name = Path(path), os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
+    path = Path(path)
+    run_name = os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
         maps = [select_all_maps(sentence, selection) for sentence in sentences]
         page = attention_html(maps, run=run_name, color_scale=selection.color_scale)

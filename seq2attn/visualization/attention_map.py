@@ -81,9 +81,12 @@ class AttentionMap:
         """
         if kind not in KIND_NAMES:
             raise UserError(f"there is no kind of attention `{kind}`; use {' or '.join(KIND_NAMES)}")
-        values = weights.cross_attention if kind == "cross" else weights.encoder_self_attention
+        by_kind = {"cross": weights.cross_attention, "encoder": weights.encoder_self_attention}
+        values = by_kind[kind]
         if values is None:
-            raise UserError(f"there is no attention to draw: the model has no {KIND_NAMES[kind]}{_hint(weights, kind)}")
+            present = [name for name in KIND_NAMES if by_kind[name] is not None]
+            hint = "".join(f"; it has {KIND_NAMES[name]} (``kind={name}``)" for name in present)
+            raise UserError(f"there is no attention to draw: the model has no {KIND_NAMES[kind]}{hint}")
         layers, heads = (tuple(str(i + 1) for i in range(n)) for n in values.shape[:2])
         queries = weights.target if kind == "cross" else weights.source
         return cls(kind, queries, weights.source, values, layers, heads)
@@ -143,12 +146,3 @@ class AttentionMap:
         raise UserError(
             f"there is no {unit} `{value}`: its {KIND_NAMES[self.kind]} has {len(names)}; use {numbers}, {others}"
         )
-
-
-def _hint(weights: AttentionWeights, kind: AttentionKind) -> str:
-    """Hint at attention of the other kind, if the model has it."""
-    if kind == "cross" and weights.encoder_self_attention is not None:
-        return "; it has encoder self-attention (``kind=encoder``)"
-    if kind == "encoder" and weights.cross_attention is not None:
-        return "; it has cross-attention (``kind=cross``)"
-    return ""

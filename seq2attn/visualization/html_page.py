@@ -46,9 +46,11 @@ def attention_html(
 
 def _content(attention: AttentionMap) -> dict[str, Any]:
     query_name, key_name = attention.side_names
-    weights, heads = attention.weights, attention.heads
+    weights = attention.weights
+    heads = attention.heads
     if len(heads) > 1:
-        weights, heads = np.concatenate([weights, weights.mean(1, keepdims=True)], 1), (*heads, MEAN)
+        weights = np.concatenate([weights, weights.mean(1, keepdims=True)], 1)
+        heads = (*heads, MEAN)
     return {
         "queries": {"name": query_name, "tokens": attention.queries.tokens},
         "keys": {"name": key_name, "tokens": attention.keys.tokens},
