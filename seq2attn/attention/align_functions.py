@@ -20,6 +20,9 @@ from seq2attn.config.base import Config
 class AlignmentFunction(AttentionComponent, ABC):
     """Base class: scores [B, H, T, S] to weights [B, H, T, S]."""
 
+    is_discrete: ClassVar[bool] = False
+    """True if it selects tokens: rounding decides between nearly equal ones."""
+
     @abstractmethod
     def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask -> weights [B, H, T, S], zero where the mask is False"""
@@ -31,6 +34,11 @@ class AlignmentFunction(AttentionComponent, ABC):
     def expected_weights(self, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Expectation [B, H, T, S] of sampled weights: what is returned and guided. The weights without sampling."""
         return weights
+
+
+def has_discrete_alignment(model: nn.Module) -> bool:
+    """True for a model with an attention that selects tokens."""
+    return any(isinstance(part, AlignmentFunction) and part.is_discrete for part in model.modules())
 
 
 class GlobalAlignment(AlignmentFunction):
@@ -108,6 +116,8 @@ class LocalPredictiveAlignment(LocalMonotonicAlignment):
     center gets a gradient through the weights; with `renormalize` each row sums to 1. p_t is in [0, S - 1], where eq. 9
     has [0, S]. The window is counted from the position nearest to p_t, so that it always has 2 * window + 1 positions.
     """
+
+    is_discrete = True
 
     def __init__(self, query_dim: int, window: int, *, renormalize: bool = False) -> None:
         super().__init__(window)

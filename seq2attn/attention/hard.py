@@ -19,6 +19,8 @@ from seq2attn.attention.base import QueryInfo
 class HardAlignment(AlignmentFunction):
     """Stochastic hard attention (Xu et al. 2015, section 4.1): s ~ softmax(scores); argmax at inference."""
 
+    is_discrete = True
+
     def forward(self, scores: Tensor, mask: Tensor, info: QueryInfo) -> Tensor:
         """scores [B, H, T, S], mask -> weights [B, H, T, S], a single 1 in each row that is not masked"""
         return self.sample(scores, mask) if self.training else one_hot(scores, mask)

@@ -25,6 +25,7 @@ class MonotonicAlignment(AlignmentFunction):
     """
 
     has_state = True
+    is_discrete = True
 
     def __init__(self, sigmoid_noise: float, score_bias: float) -> None:
         super().__init__()

@@ -13,9 +13,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from seq2attn.attention.align_functions import LocalPredictiveAlignment
-from seq2attn.attention.hard import HardAlignment
-from seq2attn.attention.monotonic import MonotonicAlignment
+from seq2attn.attention.align_functions import has_discrete_alignment
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepared_data import DEV
 from seq2attn.diagnostics.checks import (
@@ -47,8 +45,6 @@ CHECKS: dict[str, Check] = {
     "scores equal forced scores": check_scores,
 }
 """Checks by their names in the table."""
-DISCRETE_ALIGNMENTS = (HardAlignment, MonotonicAlignment, LocalPredictiveAlignment)
-"""Alignments that select tokens: rounding decides between nearly equal ones."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ def load_subject(run: RunDirectory, count: int, file: Path | None, device: str, 
     model, (source, target) = loaded.model, loaded.tokenizers
     source.check_tag(tag)
     search_model, search = translator.model, translator.search
-    if any(isinstance(part, DISCRETE_ALIGNMENTS) for part in model.modules()):
+    if has_discrete_alignment(model):
         model = search_model = copy.deepcopy(model).double()
     greedy = GreedyConfig(lengths=search.lengths)
     path, texts = _texts(run, file)
