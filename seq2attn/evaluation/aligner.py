@@ -69,20 +69,6 @@ class Aligner:
             chunk = [pair for pair, _ in pairs[start : start + PAIRS_PER_CHUNK]]
             yield from word_attention_weights(self.model, self.tokenizers, chunk)
 
-    def select_head(
-        self, pairs: Sequence[tuple[tuple[str, str], WordAlignment]]
-    ) -> dict[AttentionHead, AlignmentErrorRate]:
-        """Compare all heads on gold alignments, and record the best in the run.
-
-        Raises UserError without pairs to compare on, or if the weights of a pair are not finite.
-        """
-        weights = _require_finite(self.attention_weights(pairs))
-        rates = score_heads(zip(weights, (gold for _, gold in pairs), strict=True))
-        if not rates:
-            raise UserError("selecting a head needs sentence pairs: each pair has an empty side")
-        save_selected_head(self.run, rates)
-        return rates
-
     def selected_head(self, weights: WordAttention) -> tuple[AttentionHead, str]:
         """The head that links are taken from, with the reason.
 
@@ -162,10 +148,17 @@ def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> 
 
 
 def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
-    """Compare all heads, record the best, and print the table, best first. Raises UserError as `align_files`."""
+    """Compare all heads on gold alignments, record the best in the run, and print the table, best first.
+
+    Raises UserError without pairs to compare on, if the weights of a pair are not finite, and for an unknown tag.
+    """
     aligner.tokenizers[0].check_tag(corpus.tag)
     pairs = [(pair, gold) for pair, gold in read_pairs(corpus) if gold is not None]
-    rates = aligner.select_head(pairs)
+    weights = _require_finite(aligner.attention_weights(pairs))
+    rates = score_heads(zip(weights, (gold for _, gold in pairs), strict=True))
+    if not rates:
+        raise UserError("selecting a head needs sentence pairs: each pair has an empty side")
+    save_selected_head(aligner.run, rates)
     rows = []
     for head, rate in rates.items():
         shares = (f"{share:.1%}" for share in (rate.precision, rate.recall, rate.error_rate))
