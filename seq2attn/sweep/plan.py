@@ -152,9 +152,9 @@ def _check(plan: SweepPlan) -> None:
             check_parts(trial.experiment, needs_initial_run=False)  # it may be one of the trials
         except UserError as error:
             unfit.setdefault(str(error), []).append(trial.name)
-        same = trials.setdefault(trial.experiment.model_dump_json(exclude={"run_dir"}), trial)
-        if same is not trial:
-            mistakes.append(f"the trials {same.name} and {trial.name} are the same experiment; leave one out")
+        equal = trials.setdefault(trial.experiment.model_dump_json(exclude={"run_dir"}), trial)
+        if equal is not trial:
+            mistakes.append(f"the trials {equal.name} and {trial.name} are the same experiment; leave one out")
         for part, value, expected in (
             ("`evaluation` settings", trial.experiment.evaluation, first.experiment.evaluation),
             ("test sets", trial.experiment.data.test, first.experiment.data.test),
