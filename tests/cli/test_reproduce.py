@@ -16,7 +16,7 @@ from seq2attn.sweep.recipe import load_recipe
 from seq2attn.sweep.reproduce import reproduce
 from tests.support.commands import Done, Invoke, invoke_in
 from tests.support.recipes import RECIPE, home
-from tests.support.sweeps import results, start, wait_for, wait_until, workers
+from tests.support.sweeps import results
 
 pytestmark = pytest.mark.filterwarnings("error:.*:seq2attn.inference.input_checks.InputWarning")
 
@@ -218,19 +218,3 @@ def test_unknown_recipes_and_a_dry_run(invoke: Invoke, tmp_path: Path) -> None:
     )
     assert re.search(r"^luong +[\d,]+ +0/2 +baseline$", invoke("reproduce", "toy", "--dry-run").out, re.MULTILINE)
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.slow
-def test_a_killed_reproduction_resumes(tmp_path: Path) -> None:
-    folder = home(tmp_path / "killed")
-    process = start(folder, name=("reproduce", "toy"))
-    wait_for("result.json", folder)
-    process.kill()
-    process.communicate()
-    assert wait_until(lambda: workers(folder) == [])
-    before = results(folder)
-    assert 1 <= len(before) < 4 and not (folder / REPORT).exists()
-    done = invoke_in(folder, "reproduce", "toy")
-    assert f"{len(before)} trainings finished, {4 - len(before)} to go" in done.err
-    assert {name: results(folder)[name] for name in before} == before
-    assert [[*score["by_seed"]] for score in report(folder)["scores"]] == [["1", "2"]] * 3
