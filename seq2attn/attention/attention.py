@@ -6,6 +6,8 @@ d and v the widths of a head. Masks are bool, True where a query may attend to a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -188,7 +190,7 @@ def unfold_beams(weights: Tensor, rows: int) -> Tensor:
     return weights.unflatten(2, (rows // weights.size(0), -1)).transpose(1, 2).flatten(0, 1)
 
 
-def concat_steps(steps: list[AttentionOutput]) -> AttentionOutput:
+def concat_steps(steps: Sequence[AttentionOutput]) -> AttentionOutput:
     """Concatenation of the outputs of single queries, along the time dimension."""
     weights = [step.weights for step in steps if step.weights is not None]
     sample_log_prob = [step.sample_log_prob for step in steps if step.sample_log_prob is not None]
@@ -198,3 +200,10 @@ def concat_steps(steps: list[AttentionOutput]) -> AttentionOutput:
         torch.cat(weights, 2) if weights else None,
         torch.cat(sample_log_prob, 1) if sample_log_prob else None,
     )
+
+
+def stack_layers(outputs: Sequence[AttentionOutput]) -> tuple[Tensor | None, Tensor | None]:
+    """The weights [N, L, H, T, S] of L layers, and the sum of their sample log-probabilities [N, T]."""
+    weights = [layer.weights for layer in outputs if layer.weights is not None]
+    log_probs = [layer.sample_log_prob for layer in outputs if layer.sample_log_prob is not None]
+    return torch.stack(weights, 1) if weights else None, reduce(torch.add, log_probs) if log_probs else None

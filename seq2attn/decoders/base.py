@@ -11,14 +11,10 @@ reorder and select rows, and needs to know no more of a state.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-import torch
 from torch import Tensor, nn
 
-from seq2attn.attention.attention import AttentionOutput
 from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.attention.base import Memories, Width
 from seq2attn.config.base import Config, FieldError
@@ -34,18 +30,6 @@ class DecoderOutput(NamedTuple):
     state: Any  # after the last token; its type depends on the decoder
     cross_attention: Tensor | None  # [N, L, H, T, S], lowest layer first, if `need_weights`
     sample_log_prob: Tensor | None = None  # [N, T]: weighted log-probability of hard attention's samples
-
-    @classmethod
-    def from_attentions(cls, hidden: Tensor, state: Any, outputs: Sequence[AttentionOutput]) -> Self:
-        """Output with the weights and sample log-probabilities of the cross-attention of each layer."""
-        weights = [x.weights for x in outputs if x.weights is not None]
-        log_probs = [x.sample_log_prob for x in outputs if x.sample_log_prob is not None]
-        return cls(
-            hidden,
-            state,
-            torch.stack(weights, 1) if weights else None,
-            reduce(torch.add, log_probs) if log_probs else None,
-        )
 
 
 class DecoderBaseConfig(Config):
@@ -118,8 +102,3 @@ class Decoder(nn.Module, ABC, Generic[State]):
     @abstractmethod
     def forward(self, embedded: Tensor, state: State, memory: Memories, *, need_weights: bool = False) -> DecoderOutput:
         """Decode embedded tokens [N, T, E] after those in `state`; N is B, or B*K for K hypotheses a sentence."""
-
-
-def next_positions(position: Tensor, embedded: Tensor) -> Tensor:
-    """Positions [N, T] of tokens [N, T, E] that follow `position` [N] others."""
-    return position[:, None] + torch.arange(embedded.size(1), device=embedded.device)

@@ -13,15 +13,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from seq2attn.attention.attention import Attention, AttentionOutput
+from seq2attn.attention.attention import Attention, AttentionOutput, stack_layers
 from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState, Memories, Memory
-from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput, next_positions
+from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.convolutional import SQRT_HALF, ConvolutionalConfig
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.kernels.linear import Linear
-from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding
+from seq2attn.nn.layers import Dropout, LearnedPositionEmbedding, next_positions
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
         new_state = ConvolutionalDecoderState(
             tuple(buffers), tuple(output.state for output in outputs), state.position + embedded.size(1)
         )
-        return DecoderOutput.from_attentions(self.dropout(self.output_proj(x)), new_state, outputs)
+        return DecoderOutput(self.dropout(self.output_proj(x)), new_state, *stack_layers(outputs))
 
 
 class ConvolutionalDecoderLayer(nn.Module):

@@ -15,17 +15,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from seq2attn.attention.attention import Attention, AttentionOutput, concat_steps
+from seq2attn.attention.attention import Attention, AttentionOutput, concat_steps, stack_layers
 from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState, Memories, Width
 from seq2attn.config.base import Config, FieldError
-from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput, next_positions
+from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput
 from seq2attn.decoders.bridge import Bridge, RecurrentDecoderBaseConfig
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.kernels.linear import Linear
 from seq2attn.nn.kernels.rnn_cells import DeferredLinear, RNNState
-from seq2attn.nn.layers import Dropout
+from seq2attn.nn.layers import Dropout, next_positions
 from seq2attn.nn.precision import is_grad_recording
 from seq2attn.nn.stacked_rnn import InputFedRNN, TorchRNN, stack_layer_states, unstack_layer_states
 
@@ -164,7 +164,7 @@ class StdRNNDecoder(AttentionRNNDecoder):
         output = self.attention(queries, memory[0], position, state.attention_state, need_weights=need_weights)
         hidden = self.attentional_vector(outputs, output.context, embedded, self.readout)
         new_state = RecurrentDecoderState(rnn_state, None, None, output.state, state.position + embedded.size(1))
-        return DecoderOutput.from_attentions(hidden, new_state, [output])
+        return DecoderOutput(hidden, new_state, *stack_layers([output]))
 
 
 class InputFeedRNNDecoder(AttentionRNNDecoder):
@@ -207,7 +207,7 @@ class InputFeedRNNDecoder(AttentionRNNDecoder):
         context = None if state.context is None else context
         rnn_state, position = stack_layer_states(layer_states), state.position + embedded.size(1)
         new_state = RecurrentDecoderState(rnn_state, context, feed, attention_state, position)
-        return DecoderOutput.from_attentions(hidden, new_state, [output])
+        return DecoderOutput(hidden, new_state, *stack_layers([output]))
 
     def _readouts(self, embedded: Tensor) -> Callable[[int, Tensor], Tensor]:
         """The readout of step t for [N, I]; in training with input feeding its weight gradient is deferred."""

@@ -12,16 +12,16 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seq2attn.attention.attention import Attention, AttentionOutput
+from seq2attn.attention.attention import Attention, AttentionOutput, stack_layers
 from seq2attn.attention.attention_config import AttentionConfig, default_score
 from seq2attn.attention.base import AttentionState, Memories, Memory, Width
 from seq2attn.config.base import FieldError
-from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput, next_positions
+from seq2attn.decoders.base import AttentionDecoderBaseConfig, Decoder, DecoderOutput
 from seq2attn.decoders.kv_cache import CachedLayer, KVCache
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.transformer import TransformerConfig, TransformerLayersConfig
 from seq2attn.nn.initialization import initialize_parameters
-from seq2attn.nn.layers import Dropout, LayerDrop, ResidualConnection
+from seq2attn.nn.layers import Dropout, LayerDrop, ResidualConnection, next_positions
 from seq2attn.nn.packing import SequenceLayout
 
 Cached = TypeVar("Cached")
@@ -179,7 +179,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState[Cached]], Generic[Cache
         attention_states = tuple(output.state for output in outputs)
         cache, position = state.cache.finish(kept), state.position + embedded.size(1)
         new_state = TransformerDecoderState(cache, attention_states, position)
-        return DecoderOutput.from_attentions(self.norm(x), new_state, outputs)
+        return DecoderOutput(self.norm(x), new_state, *stack_layers(outputs))
 
     def _self_attention_bias(self, cached: Cached, position: Tensor, layout: SequenceLayout | None) -> Tensor | None:
         """[B or 1, H, K*T, C + K*T], of padded sentences; None without relative-bias positions"""

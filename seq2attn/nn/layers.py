@@ -229,6 +229,11 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     return x.masked_fill(~is_token, 0.0).sum(1, keepdim=True) / is_token.sum(1, keepdim=True)
 
 
+def next_positions(position: Tensor, embedded: Tensor) -> Tensor:
+    """Positions [N, T] of tokens [N, T, E] that follow `position` [N] others."""
+    return position[:, None] + torch.arange(embedded.size(1), device=embedded.device)
+
+
 def width_per_head(dim: int, heads: int) -> int:
     """Width of a head. Raises ValueError when the heads do not divide the width `dim`."""
     if dim % heads:

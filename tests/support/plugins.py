@@ -6,6 +6,7 @@ from pydantic import PositiveInt
 from torch import nn
 
 import seq2attn
+from seq2attn.attention.attention import stack_layers
 from seq2attn.attention.attention_config import AttentionConfig
 from seq2attn.decoders.base import Decoder, DecoderOutput
 from seq2attn.encoders.base import Encoder, EncoderOutput
@@ -50,5 +51,5 @@ class MyDecoder(Decoder):
         position = state[:, None] + torch.arange(embedded.size(1), device=embedded.device)
         output = self.attention(embedded, memory[0], position, need_weights=need_weights)
         hidden = torch.cat([embedded, output.context], -1)
-        return DecoderOutput.from_attentions(hidden, state + embedded.size(1), [output])
+        return DecoderOutput(hidden, state + embedded.size(1), *stack_layers([output]))
 """
