@@ -117,7 +117,7 @@ class _SideCounts:
         self.lengths.append(len(ids))
         self.num_unknown += ids.count(UNK)
         if isinstance(self.tokenizer.config, NormalizeConfig):  # trained on this text, or on that of another run
-            self.characters.update(untagged_text(self.tokenizer, line))
+            self.characters.update(self.tokenizer.untagged(line))
 
     def statistics(self) -> SideStatistics:
         shares = {"median": 50, "95 %": 95, "99 %": 99, "longest": 100}
@@ -214,11 +214,6 @@ def load_hashes(run: Path) -> Hashes | None:
     if hashes is not None and (hashes.dtype != np.uint64 or hashes.ndim != 1):
         raise RunError(f"{path}: does not hold hashes of pairs; {CORPUS_HINT}")
     return hashes
-
-
-def untagged_text(tokenizer: Tokenizer, line: str) -> str:
-    """The text of a line that the tokenizer segments, without a tag."""
-    return tokenizer.normalize(tokenizer.split_tag(line)[1])
 
 
 def known_characters(training: Mapping[str, int]) -> frozenset[str]:

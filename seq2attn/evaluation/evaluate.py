@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2attn.data.inspection import Hashes, inspect_pairs, load_hashes
+from seq2attn.data.inspection import CorpusReport, DataReport, Hashes, inspect_pairs, load_hashes
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.evaluation_config import EvaluationConfig
@@ -168,20 +168,23 @@ def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator
 
 def evaluate_run(run: RunDirectory, translator: Translator, tests: Sequence[EvaluationSet]) -> list[SetResult]:
     """Translate and score each test set."""
-    hashes = load_hashes(run.folder)
-    return [_evaluate(translator, test, hashes) for test in tests]
+    hashes, report = load_hashes(run.folder), DataReport.load(run.folder)
+    return [_evaluate(translator, test, hashes, report.train if report else None) for test in tests]
 
 
-def _evaluate(translator: Translator, test: EvaluationSet, train_hashes: Hashes | None) -> SetResult:
+def _evaluate(
+    translator: Translator, test: EvaluationSet, hashes: Hashes | None, training: CorpusReport | None
+) -> SetResult:
+    """The result of one test set; `hashes` and report are those of the training text."""
     checker = InputChecker()
     started = time.monotonic()
     output = list(translator.translate_iterable(test.sources, num_hypotheses=1, checker=checker))
     check_finite(checker.not_finite, f"{test.name}: ")
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in output)
-    corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, train_hashes)
+    corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, hashes)
     warnings = (
-        *corpus_report.warnings(test.name, translator.training_report),
+        *corpus_report.warnings(test.name, training),
         *(f"{test.name}: {warning}" for warning in (*checker.line_warnings(), *test.metrics.warnings())),
     )
     return SetResult(

@@ -8,9 +8,7 @@ from warnings import warn
 
 from seq2attn.data.inspection import (
     MAX_UNKNOWN_SHARE,
-    CorpusReport,
     describe_unknown,
-    untagged_text,
 )
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLine
@@ -31,14 +29,13 @@ class InputWarning(UserWarning):
 
 
 class InputChecker:
-    """Counts over the input lines, and their warnings. `training` describes the training text, if known."""
+    """Counts over the input lines, and their warnings. `trained` are the characters of the training text, if known."""
 
-    def __init__(self, training: CorpusReport | None = None) -> None:
+    def __init__(self, trained: frozenset[str] = frozenset()) -> None:
         self.num_lines = self.num_tokens = self.num_unknown = 0
         self._with_unknown: list[int] = []
         self._characters, self._with_unknown_characters = Counter[str](), list[int]()
-        self._trained = training.source.known_characters if training else frozenset[str]()
-        self._known = self._trained
+        self._trained = self._known = trained
         self._lines: dict[str, list[int]] = defaultdict(list)  # numbers of lines by their warning
         self.not_finite: list[int] = []  # lines that the model cannot translate
 
@@ -53,7 +50,7 @@ class InputChecker:
             if self._known:
                 # A model of SentencePiece has its own normalization, such as that of full-width punctuation.
                 decoded = map(tokenizer.decode, one.segments)
-                characters = untagged_text(tokenizer, one.line) if self._trained else "".join(decoded)
+                characters = tokenizer.untagged(one.line) if self._trained else "".join(decoded)
                 self._characters.update(characters)
                 if not self._known.issuperset(characters):
                     self._with_unknown_characters.append(number)
@@ -83,7 +80,7 @@ class InputChecker:
             share = f"{self.num_unknown / self.num_tokens:.1%} of the tokens"
             counts = f"{self.num_unknown:,} of {self.num_tokens:,}"
             yield f"the model does not know {share}, {counts}, in {enumerate_lines(self._with_unknown)}"
-        elif unknown := describe_unknown(self._characters, self._known):
+        elif self._with_unknown_characters and (unknown := describe_unknown(self._characters, self._known)):
             yield f"the model does not know {unknown}, in {enumerate_lines(self._with_unknown_characters)}"
 
     def line_warnings(self) -> Iterator[str]:

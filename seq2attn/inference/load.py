@@ -22,7 +22,8 @@ from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.glossary import load_glossary
 from seq2attn.inference.reranking import RerankRun, load_rerankers
 from seq2attn.inference.search_options import resolve_search
-from seq2attn.inference.translator import Member, Translator
+from seq2attn.inference.source_line import Member
+from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.nn.device import resolve_device
@@ -87,7 +88,7 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
         search,
         engine,
         options.batch_tokens or default_batch_tokens(device),
-        training_report=report.train if report else None,
+        known_characters=report.train.source.known_characters if report else frozenset(),
         rerankers=rerankers,
         glossary=load_glossary(options.glossary, tokenizers, search, replace_unk=options.replace_unk),
         replace_unk=options.replace_unk,

@@ -13,6 +13,8 @@ import torch
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.translation import Translation
+from seq2attn.models import Seq2Seq
+from seq2attn.models.ensemble import EnsembleSource
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
@@ -120,22 +122,54 @@ class SourceLine:
         return [self.prefix or line_prefix, *[line_prefix] * (len(self.segments) - 1)]
 
 
-def split_by_others(
-    line: SourceLine, tokenizer: Tokenizer, encoders: Sequence[Callable[[str], SourceLine]]
-) -> SourceLine:
-    """The line with its segments split or truncated by each other model of an ensemble in turn.
+@dataclass(frozen=True)
+class Member:
+    """A model of a translator, alone or in an ensemble."""
 
-    `tokenizer` is that of the line, `encoders` are `SourceLine.encode` of the others.
-    """
-    texts, warning = line.texts, line.warning
-    for encode in encoders:
-        parts = [encode(text) for text in texts]
+    model: Seq2Seq
+    tokenizers: TokenizerPair
+    source_limit: SourceLimit | None = None  # of the model
+
+    @property
+    def source(self) -> Tokenizer:
+        """The tokenizer of the source."""
+        return self.tokenizers.source
+
+    def encode(self, line: str, lengths: LengthsConfig, max_tokens: int | None) -> SourceLine:
+        """The line, split or truncated if it has more tokens than the model takes, or an engine (`max_tokens`)."""
+        return SourceLine.encode(
+            self.source, line, lengths, effective_source_limit(lengths, self.source_limit, max_tokens)
+        )
+
+    def translating_into(self, language: str) -> Member:
+        """The same for another language. Raises UserError for a model without that language."""
+        return replace(self, tokenizers=self.tokenizers.translate_into(language))
+
+
+def encode_line(members: Sequence[Member], line: str, lengths: LengthsConfig, max_tokens: int | None) -> SourceLine:
+    """The line as token ids of the first model, split or truncated by each model of an ensemble in turn."""
+    first, *others = members
+    encoded = first.encode(line, lengths, max_tokens)
+    texts, warning = encoded.texts, encoded.warning
+    for member in others:
+        parts = [member.encode(text, lengths, max_tokens) for text in texts]
         texts = tuple(text for part in parts for text in part.texts)
         warning = next((part.warning for part in parts if part.warning), warning)
-    if texts == line.texts:
-        return line
-    segments = tuple(tuple(tokenizer.encode(text)) for text in texts)
-    return replace(line, segments=segments, segment_texts=texts, warning=warning)
+    if texts == encoded.texts:
+        return encoded
+    segments = tuple(tuple(first.source.encode(text)) for text in texts)
+    return replace(encoded, segments=segments, segment_texts=texts, warning=warning)
+
+
+def engine_sources(members: Sequence[Member], line: SourceLine) -> Sequence[Sequence[int]]:
+    """The segments of a line as an engine takes them: token ids, or those of all models of an ensemble."""
+    if len(members) == 1:
+        return line.segments
+    others = [member.source for member in members[1:]]
+    return [
+        EnsembleSource((ids, *(tokenizer.encode(text) for tokenizer in others)))
+        for ids, text in zip(line.segments, line.texts, strict=True)
+    ]
 
 
 def _split(tokenizer: Tokenizer, line: str, max_tokens: int, language: str) -> Iterator[tuple[tuple[int, ...], str]]:

@@ -155,7 +155,7 @@ class SyntheticCorpus:
 
     def _translate(self, translator: Translator, num_lines: int) -> None:
         """Write the files of translations that are missing."""
-        lines, checker = read_lines(self.text), InputChecker(translator.training_report)
+        lines, checker = read_lines(self.text), InputChecker(translator.known_characters)
         with tqdm(total=num_lines, unit=" lines", disable=None) as bar:
             for start in range(0, num_lines, CHUNK):
                 chunk, path = list(islice(lines, CHUNK)), self._translations(start)

@@ -97,7 +97,7 @@ def _translate(
 
     Returns the attention weights to be drawn, and the numbers of lines without finite log-probabilities.
     """
-    checker, weights, terms = InputChecker(translator.training_report), list[AttentionWeights](), list[bool]()
+    checker, weights, terms = InputChecker(translator.known_characters), list[AttentionWeights](), list[bool]()
     for batch in batches:
         number = checker.num_lines + 1
         lines = [_decode(line, n, checker) for n, line in enumerate(batch, number)]

@@ -8,28 +8,26 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias, overload
 
-from seq2attn.data.inspection import CorpusReport
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.base import Engine
-from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, warn_at_caller
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.inference.reranking import Reranker, rerank
 from seq2attn.inference.source_line import (
+    Member,
     SourceLine,
     are_truncated,
     build_translation,
-    effective_source_limit,
+    encode_line,
     encode_prefix,
-    split_by_others,
+    engine_sources,
 )
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.unknown_words import replace_unknown_words
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
-from seq2attn.models.ensemble import EnsembleSource
 from seq2attn.search.search_config import (
     LengthsConfig,
     SampleConfig,
@@ -49,24 +47,6 @@ RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each segment of a line, best first."""
 
 
-@dataclass(frozen=True)
-class Member:
-    """A model of a translator, alone or in an ensemble."""
-
-    model: Seq2Seq
-    tokenizers: TokenizerPair
-    source_limit: SourceLimit | None = None  # of the model
-
-    @property
-    def source(self) -> Tokenizer:
-        """The tokenizer of the source."""
-        return self.tokenizers.source
-
-    def translating_into(self, language: str) -> Member:
-        """The same for another language. Raises UserError for a model without that language."""
-        return replace(self, tokenizers=self.tokenizers.translate_into(language))
-
-
 @dataclass(eq=False, repr=False)
 class Translator:
     """A trained model with its tokenizers and an inference engine, or an ensemble of several.
@@ -79,7 +59,7 @@ class Translator:
     search: SearchConfig
     engine: Engine
     max_batch_tokens: int  # smaller once memory was too small
-    training_report: CorpusReport | None = None  # on the training text
+    known_characters: frozenset[str] = frozenset()  # of the training text; none if they are not known
     rerankers: Sequence[Reranker] = ()  # order the hypotheses again
     glossary: Glossary | None = None  # terms that translations by beam search have
     replace_unk: bool = False  # replace unknown words by source words, or by their terms in the glossary
@@ -172,7 +152,7 @@ class Translator:
         Raises UserError for more hypotheses than the search has, for a prefix with unknown tokens, and for a language
         that the model does not have; ValueError if the numbers of prefixes and lines differ.
         """
-        checker = InputChecker(self.training_report)
+        checker = InputChecker(self.known_characters)
         translator = self if to is None else self.with_target_language(to)
         search = search or self.search
         translations = list(
@@ -209,7 +189,7 @@ class Translator:
             raise TypeError("`lines` is one string: give a list, or use `translate`")
         search = search or self.search
         check_num_hypotheses(search, 1 if num_hypotheses is None else num_hypotheses)
-        checks = InputChecker(self.training_report) if checker is None else checker
+        checks = InputChecker(self.known_characters) if checker is None else checker
         pairs = ((line, prefix) for line in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
         while batch := list(islice(pairs, window)):
             encoded = [
@@ -239,18 +219,11 @@ class Translator:
 
     def encode(self, line: str, lengths: LengthsConfig) -> SourceLine:
         """The line as token ids of the first model, split or truncated if it has more than a model or engine takes."""
-        first, *others = (
-            partial(SourceLine.encode, member.source, lengths=lengths, limit=self._source_limit(member, lengths))
-            for member in self.members
-        )
-        return split_by_others(first(line), self.source, others)
-
-    def _source_limit(self, member: Member, lengths: LengthsConfig) -> SourceLimit | None:
-        return effective_source_limit(lengths, member.source_limit, self.engine.max_source_length)
+        return encode_line(self.members, line, lengths, self.engine.max_source_length)
 
     def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[RankedHypotheses]:
         """The hypotheses of all segments of each line."""
-        segments = [segment for line in lines for segment in self._segments(line)]
+        segments = [segment for line in lines for segment in engine_sources(self.members, line)]
         prefixes = [ids for line in lines for ids in line.prefixes(self.target.line_prefix)]
         texts = [text for line in lines for text in line.texts]
         phrases = [] if self.glossary is None else [self.glossary.phrases(text, search) for text in texts]
@@ -271,16 +244,6 @@ class Translator:
 
     def _decode(self, hypothesis: Hypothesis) -> str:
         return hypothesis.text or self.target.decode(hypothesis.tokens)
-
-    def _segments(self, line: SourceLine) -> Sequence[Sequence[int]]:
-        """The segments of a line as the engine takes them: token ids, or those of all members."""
-        if len(self.members) == 1:
-            return line.segments
-        others = [member.source for member in self.members[1:]]
-        return [
-            EnsembleSource((ids, *(tokenizer.encode(text) for tokenizer in others)))
-            for ids, text in zip(line.segments, line.texts, strict=True)
-        ]
 
     def attention_weights(self, source: str, target: str) -> AttentionWeights:
         """The attention weights of a given translation of a line, by forced decoding."""

@@ -166,6 +166,10 @@ class Tokenizer(ABC):
         match = LEADING_TAG.match(line)
         return (match[1], line[match.end() :]) if match and match[1] in self.tags else ("", line)
 
+    def untagged(self, line: str) -> str:
+        """The text of a line that is segmented, without a tag."""
+        return self.normalize(self.split_tag(line)[1])
+
     def lacks_tag(self, line: str) -> bool:
         """True for text without a tag if all training text had one."""
         return self.requires_tag and not is_blank(line) and not self.split_tag(line)[0]

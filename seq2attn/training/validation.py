@@ -19,7 +19,8 @@ from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import InputChecker
-from seq2attn.inference.translator import Member, Translator
+from seq2attn.inference.source_line import Member
+from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.metrics.sacrebleu_metrics import MetricName

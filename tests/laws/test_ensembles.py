@@ -7,7 +7,7 @@ import torch
 
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import SourceLimit
-from seq2attn.inference.translator import Member
+from seq2attn.inference.source_line import Member
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.base import TokenizerPair

@@ -50,7 +50,7 @@ TOKENIZERS: dict[str, Tokenizer] = {
 
 
 def input_warnings(tokenizer: Tokenizer, lines: list[str], training: CorpusReport | None) -> list[str]:
-    checker = InputChecker(training)
+    checker = InputChecker(training.source.known_characters if training else frozenset())
     encoded = [SourceLine.encode(tokenizer, line, LengthsConfig(), SourceLimit(999, "")) for line in lines]
     checker.add_lines(encoded, tokenizer)
     return [warning for warning in checker.warnings() if "does not know" in warning]

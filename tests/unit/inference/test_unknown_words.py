@@ -9,8 +9,8 @@ from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.inference.minimum_bayes_risk import pairwise_chrf
 from seq2attn.inference.reranking import Reranker
 from seq2attn.inference.scoring import score_pairs
-from seq2attn.inference.source_line import SourceLine
-from seq2attn.inference.translator import Member, Translator
+from seq2attn.inference.source_line import Member, SourceLine
+from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words, replace_unknown_words
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig
 from seq2attn.search.translate_ids import Hypothesis
