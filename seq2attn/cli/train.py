@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -95,12 +96,17 @@ def train(
     except FieldError as mistake:
         raise errors_at(config, ExperimentConfig, [mistake], overrides) from None
     except TrainingInterrupted as interruption:
-        command = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
-        rank = os.environ.get("RANK")
-        if rank in (None, "0"):
-            how = f"with: {shlex.join(command)}" if rank is None else "by the same torchrun command, with --resume"
-            typer.echo(f"resume {how}", err=True)
+        _print_resume_command(config, overrides)
         raise typer.Exit(interruption.exit_code) from None
+
+
+def _print_resume_command(config: Path, overrides: list[str]) -> None:
+    """The command that resumes the training, on the first process."""
+    command = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
+    rank = os.environ.get("RANK")
+    if rank in (None, "0"):
+        how = f"with: {shlex.join(command)}" if rank is None else "by the same torchrun command, with --resume"
+        typer.echo(f"resume {how}", err=True)
 
 
 def average(

@@ -124,9 +124,6 @@ BREACHES = {
 
 
 KNOWN: dict[Rule, set[str]] = {
-    long_functions: {
-        "cli.train: train has 43 lines",
-    },
     attributes_by_string: {
         "config.explain: getattr(field.annotation, 'model_fields', ())",
         "config.plugin: getattr(cls, 'Config', None)",
@@ -165,8 +162,6 @@ KNOWN: dict[Rule, set[str]] = {
     },
 }
 """Breaches that are left, and assignments to objects of other libraries. A new one is mended, not added here."""
-LONG_FILES = {"seq2attn/inference/translator.py"}
-"""Files of more lines than that, to be shortened."""
 MAX_PACKAGE_LINES = 30_850
 """Lines of the package, pages included; to be lowered with each feature that becomes shorter."""
 
@@ -190,7 +185,7 @@ def test_the_package_keeps_the_rule(rule: Rule) -> None:
 def test_files_are_short() -> None:
     files = [*FILES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
     lines = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
-    assert {name for name, count in lines.items() if count > MAX_FILE_LINES} == LONG_FILES
+    assert not {name for name, count in lines.items() if count > MAX_FILE_LINES}
 
 
 def test_the_package_is_small() -> None:
