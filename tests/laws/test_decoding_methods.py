@@ -12,7 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.minimum_bayes_risk import pairwise_chrf, rank_by_expected_chrf
-from seq2attn.inference.translator import Member
+from seq2attn.inference.source_line import Member
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.models.ensemble import Ensemble
 from seq2attn.search.constraints import block_repeated_ngrams

@@ -6,9 +6,7 @@ from seq2attn import TranslationOptions, load
 from seq2attn.data.word_alignment import word_ids
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
-from seq2attn.inference.load import load
 from seq2attn.inference.source_line import SourceLine
-from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import LengthsConfig
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer
 from tests.support.commands import invoke_in
