@@ -35,7 +35,7 @@ class KeyType:
         kind = value.kind if isinstance(value.kind, str) else self.default_kind
         if kind is not None and ":" in kind:
             with suppress(FieldError):
-                return import_config_class(str(kind), "")
+                return import_config_class(kind, "")  # which knows its file
         kinds = self.kinds
         sections = [member for member in members(self.annotation) if _is_config(member)]
         return kinds.get(str(kind)) if kinds else sections[0] if sections else None

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,13 @@ def test_commands_with_a_run_import_no_code(run: RunDirectory, name: str, module
     assert re.search(message, error) and f"--allow-code {module}.inner" in error
     assert not has_run()
     assert "--allow-code" in [option for parameter in RUN_COMMANDS[name].params for option in parameter.opts]
+
+
+@pytest.mark.parametrize("override", ["model.encoder.dim=9", "model.encoder.kind=lstm", "model.encoder.no=1"])
+def test_overrides_of_a_run_import_no_code(run: RunDirectory, override: str) -> None:
+    with suppress(ConfigError):
+        load(run.config_path, ExperimentConfig, [override])
+    assert not has_run()
 
 
 @pytest.mark.parametrize("name", CONFIG_COMMANDS)
