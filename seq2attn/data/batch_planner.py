@@ -90,15 +90,3 @@ def _split_for_ranks(batches: list[Indices], num_ranks: int) -> list[Indices]:
         heapq.heappush(heap, (-len(rest), len(batches)))
         batches.append(rest)
     return batches
-
-
-def batch_by_length(sources: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
-    """Indices of non-empty sources in batches, longest first; rows times width are at most `budget`."""
-    order = sorted((i for i, s in enumerate(sources) if len(s)), key=lambda i: -len(sources[i]))
-    batches: list[list[int]] = []
-    for index in order:
-        width = len(sources[batches[-1][0]]) + 1 if batches else 0
-        if not batches or (len(batches[-1]) + 1) * width > budget:
-            batches.append([])
-        batches[-1].append(index)
-    return batches

@@ -1,4 +1,4 @@
-"""Tensors of a batch of sentence pairs.
+"""Tensors of a batch of sentence pairs, and the batches of sources to translate.
 
 B sentences, S source tokens with EOS, T target tokens with BOS or EOS.
 """
@@ -164,3 +164,15 @@ def _alignment_weights(words: tuple[TokenIds, TokenIds], links: tuple[TokenIds, 
     are_linked[linked_targets, linked_sources] = 1
     weights = are_linked[target_words[:, None], source_words]
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
+
+
+def batch_by_length(sources: Sequence[Sequence[int]], budget: int) -> list[list[int]]:
+    """Indices of non-empty sources in batches, longest first; rows times width are at most `budget`."""
+    order = sorted((i for i, s in enumerate(sources) if len(s)), key=lambda i: -len(sources[i]))
+    batches: list[list[int]] = []
+    for index in order:
+        width = len(sources[batches[-1][0]]) + 1 if batches else 0
+        if not batches or (len(batches[-1]) + 1) * width > budget:
+            batches.append([])
+        batches[-1].append(index)
+    return batches

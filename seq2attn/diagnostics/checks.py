@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.data.collate import collate
+from seq2attn.data.collate import batch_by_length, collate
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.packing import Sequences

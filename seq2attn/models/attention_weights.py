@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seq2attn.data.batch_planner import batch_by_length
-from seq2attn.data.collate import collate, collate_source
+from seq2attn.data.collate import batch_by_length, collate, collate_source
 from seq2attn.models import Seq2Seq
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenized_text import TokenizedText

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-from seq2attn.data.batch_planner import batch_by_length
+from seq2attn.data.collate import batch_by_length
 from seq2attn.errors import UserError
 from seq2attn.models.ensemble import SearchModel
 from seq2attn.nn.decoding_state import select_rows

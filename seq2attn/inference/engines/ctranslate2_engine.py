@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from seq2attn.config.base import FieldError
-from seq2attn.data.batch_planner import batch_by_length
+from seq2attn.data.collate import batch_by_length
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.base import Engine

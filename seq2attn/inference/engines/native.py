@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from seq2attn.data.batch_planner import batch_by_length
+from seq2attn.data.collate import batch_by_length
 from seq2attn.inference.engines.base import Engine
 from seq2attn.models.ensemble import SearchModel
 from seq2attn.models.seq2seq import IdPairs

@@ -11,7 +11,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from seq2attn.data.batch_planner import batch_by_length
+from seq2attn.data.collate import batch_by_length
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.engines.base import Engine
