@@ -48,11 +48,13 @@ CHECK_FILES = "check files"
 """Context of a validation in which an input file that does not exist is an error."""
 
 
-def _resolve_path(value: Any, info: ValidationInfo) -> Any:
-    if not isinstance(value, str | Path):
-        return value
+def _validate_path(value: Any, info: ValidationInfo) -> Any:
+    is_path = isinstance(value, str | Path)
+    return _resolve_path(value, check_files=info.context is CHECK_FILES) if is_path else value
+
+
+def _resolve_path(value: str | Path, *, check_files: bool = False) -> Path:
     folder = value.folder if isinstance(value, PathString) else Path.cwd()
-    check_files = info.context is CHECK_FILES
     path = Path(os.path.abspath(folder / _expand_user(value)))  # noqa: PTH100  # keeps links
     try:
         resolved = path.resolve()
@@ -83,7 +85,7 @@ def run_path(value: Any) -> Any:
     return _expand_user(value) if isinstance(value, str | Path) else value
 
 
-InputPath = Annotated[Path, BeforeValidator(_resolve_path)]
+InputPath = Annotated[Path, BeforeValidator(_validate_path)]
 """A path to an input, relative to its YAML file, or else to the working directory."""
 RunPath = Annotated[Path, BeforeValidator(run_path)]
 """A path to a run directory, relative to the working directory."""
@@ -93,15 +95,12 @@ NumLayers = Annotated[int, Field(gt=0, le=1000)]
 """Number of layers; the model of a corrupt number would be built for hours."""
 
 
-_INPUT_PATH: TypeAdapter[Path] = TypeAdapter(InputPath)
-
-
 def input_path(key: str, path: str | Path) -> Path:
     """The path of an input at a key of a config, before the other fields are validated. Raises FieldError."""
     try:
-        return _INPUT_PATH.validate_python(path)
-    except ValidationError as error:
-        raise FieldError(key, error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+        return _resolve_path(path)
+    except ValueError as error:
+        raise FieldError(key, str(error)) from None
 
 
 def to_list(value: Any) -> Any:
@@ -110,7 +109,7 @@ def to_list(value: Any) -> Any:
 
 
 class FieldError(UserError, ValueError):
-    """An error in a field, for rules across fields. `field`: its dotted key, relative to the config that raises it."""
+    """An error across fields. `field`: the dotted key of its place, relative to the config that finds it."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"`{field}`: {message}")
@@ -123,7 +122,7 @@ class FieldError(UserError, ValueError):
 
 
 class FieldErrors(ValueError):  # noqa: N818
-    """Several errors across fields, for a pydantic `model_validator` to raise."""
+    """Several errors across fields."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
@@ -131,7 +130,7 @@ class FieldErrors(ValueError):  # noqa: N818
 
 
 Rule: TypeAlias = Callable[..., Sequence[FieldError]]
-"""A check across fields of a config. Its parameters have the names of the fields that it needs."""
+"""A check across sections of a config. Its parameters have the names of the sections that it needs."""
 
 
 class Config(BaseModel):
@@ -187,7 +186,7 @@ def members(annotation: Any) -> list[Any]:
 
 
 def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldError]:
-    """Errors of all rules whose fields are in `fields`."""
+    """Errors of all rules whose sections are in `fields`."""
     errors: list[FieldError] = []
     for rule in rules:
         names = inspect.signature(rule).parameters
