@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,6 @@ from seq2attn.config.base import Config
 from seq2attn.config.load import load_json
 from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.fingerprint import file_digest, fingerprint, text_options
-from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import SetResult
 from seq2attn.experiment.experiment_config import ExperimentConfig
@@ -158,29 +158,21 @@ class ExperimentFingerprints:
     """Fingerprints of experiments: options, and the content of files. Each file is read once."""
 
     def __init__(self) -> None:
-        self._hashes: dict[Any, str] = {}
+        self._text = cache(fingerprint)
+        self._file = cache(file_digest)
 
     def fingerprint(self, experiment: ExperimentConfig) -> dict[str, Any]:
         """All that the result of an experiment depends on; paths do not count."""
-        tests = {name: self._hash(experiment, corpus) for name, corpus in experiment.data.test.items()}
-        files = [self._digest(file) for file in _input_files(experiment)]
+        data = experiment.data
+        tests = {name: self._text((test,), data.filters, experiment.tokenizer) for name, test in data.test.items()}
+        files = [self._file(file) for file in _input_files(experiment)]
         parts = {"text": self.text_fingerprint(experiment), "test sets": tests, **options(experiment)}
         return {**parts, "input files": files} if files else parts
 
     def text_fingerprint(self, experiment: ExperimentConfig) -> str:
         """Fingerprint of the prepared text of an experiment."""
-        return self._hash(experiment, *experiment.data.train, experiment.data.dev)
-
-    def _hash(self, experiment: ExperimentConfig, *corpora: CorpusConfig) -> str:
-        key = (corpora, experiment.data.filters, experiment.tokenizer)
-        if key not in self._hashes:
-            self._hashes[key] = fingerprint(*key)
-        return self._hashes[key]
-
-    def _digest(self, file: Path) -> str:
-        if file not in self._hashes:
-            self._hashes[file] = file_digest(file)
-        return self._hashes[file]
+        data = experiment.data
+        return self._text((*data.train, data.dev), data.filters, experiment.tokenizer)
 
 
 def _input_files(experiment: ExperimentConfig) -> list[Path]:
