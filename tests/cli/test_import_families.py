@@ -44,7 +44,7 @@ def test_a_multilingual_model_translates_into_each_of_its_languages(invoke: Invo
     texts = (tmp_path / "runs/nllb/evaluation/test.de.txt").read_text(encoding="utf-8").splitlines()
     assert texts == [one.text for one in translator.translate(list(SOURCE), to="fra_Latn")]
     report = json.loads((tmp_path / "runs/nllb/evaluation/test.de.json").read_text(encoding="utf-8"))
-    assert report["engine"].endswith(", --to fra_Latn")
+    assert report["engine"].endswith(", to fra_Latn")
     tagged = invoke(*score, "--per-token").out.splitlines()
     assert all(line.split("\t")[1].startswith("fra_Latn ") for line in tagged)
     export = invoke("export", "runs/nllb", "--to", "ctranslate2", "--verify-with", "test.de").out
