@@ -137,24 +137,28 @@ class Tokenizer(ABC):
 
     def word_ids(self, ids: Sequence[int]) -> list[int]:
         """For each id the index of its word in `decode(ids)`; -1 for PAD, BOS and EOS. A tag is a word."""
+        if not self.tags:
+            return [*self._ordered(assign_word_ids(self._surfaces(self._ordered(ids))))]
+        plain = self._replace(tags=())
         word_ids, num_words = list[int](), 0
         for tags, run in self._split_runs(ids):
-            run_word_ids: Sequence[int] = range(len(tags))
-            if not tags:
-                run_word_ids = self._ordered(assign_word_ids(self._surfaces(self._ordered(run))))
+            run_word_ids = range(len(tags)) if tags else plain.word_ids(run)
             word_ids += [num_words + index if index >= 0 else index for index in run_word_ids]
             num_words += max(run_word_ids, default=-1) + 1
         return word_ids
 
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
         """The text of each id with its spaces; nothing for those without text."""
-        return ("" if id in self._silent else self._surface(id) for id in ids)
+        surface, silent = self._surface, self._silent
+        return ["" if id in silent else surface(id) for id in ids]
 
     def _surface(self, id: int) -> str:
         return self.vocabulary.tokens[int(id)].replace(SPACE_MARK, " ")
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text with its tags, always one line, without PAD, BOS and EOS; unknown tokens become `<unk>`."""
+        if not self.tags:
+            return self._decode(self._ordered(ids))
         texts = [" ".join(tags) or self._decode(self._ordered(run)) for tags, run in self._split_runs(ids)]
         return " ".join(filter(None, texts))
 

@@ -188,7 +188,7 @@ class SubwordTokenizer(Tokenizer):
         token = self.vocabulary.tokens[id]
         # Only bytes of white space matter: all bytes of a letter are in one word.
         byte = re.fullmatch("<0x([0-7].)>", token) if token not in self._scores else None
-        return chr(int(byte[1], 16)) if byte else super()._surface(id)
+        return chr(int(byte[1], 16)) if byte else token.replace(SPACE_MARK, " ")
 
     def _decode(self, ids: Sequence[int]) -> str:
         return collapse_whitespace(self._processor.decode([int(id) for id in ids if id not in CONTROL_IDS]))
