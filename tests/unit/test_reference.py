@@ -1,5 +1,6 @@
-"""docs/config.md and docs/cli.md are what the code says, and lack no key and no command."""
+"""docs/config.md and docs/cli.md are what the code says, and lack no key and no command; all names of pages exist."""
 
+import pkgutil
 import re
 
 import pytest
@@ -38,3 +39,15 @@ def test_every_command_is_on_its_page():
 def test_usages_mark_each_argument_once():
     usages = re.findall(r"^Usage: .*$", cli_page(), re.MULTILINE)
     assert [usage for usage in usages if re.search(r"\[\[|\.\.\..*\.\.\.", usage)] == []
+
+
+def test_names_of_pages_and_shell_scripts_exist():
+    """Also those of code that only the slow tests run, and of the API that mkdocs builds."""
+    files = [*DOCS.glob("*.md"), DOCS.parent / "README.md", *DOCS.parent.glob("scripts/*.sh")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    names = re.findall(r"^::: (seq2attn\S+)", text, re.MULTILINE)
+    for module, imported in re.findall(r"^from (seq2attn[\w.]*) import ([\w, ]+)$", text, re.MULTILINE):
+        names += [f"{module}.{name.split()[0]}" for name in imported.split(",")]
+    assert len(names) > 30
+    for name in names:
+        pkgutil.resolve_name(name)
