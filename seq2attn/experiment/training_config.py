@@ -60,10 +60,6 @@ class BatchConfig(Config):
         default = min(tokens, CPU_MICRO_BATCH_TOKENS[precision]) if device.type == "cpu" else tokens
         return -(-tokens // (self.micro_batch_tokens or default))
 
-    def with_tokens(self, tokens: int) -> Self:
-        """The same with a number for `auto` or `fit`, no less than a micro-batch has."""
-        return self.model_copy(update={"tokens": max(tokens, self.micro_batch_tokens or 0)})
-
     def require_tokens(self) -> int:
         """The tokens of a batch, after `auto` and `fit` are resolved."""
         assert isinstance(self.tokens, int), "replaced by a number before training"
@@ -217,3 +213,8 @@ class TrainingConfig(Config):
             message = "auto needs a `training.max_duration` in epochs or updates; add one, or give a number of updates"
             mistakes.append(FieldError("lr_schedule.total_updates", message))
         return mistakes
+
+    def with_batch_tokens(self, tokens: int) -> Self:
+        """The section with a number for `auto` or `fit`, no less than a micro-batch has."""
+        batch = self.batch.model_copy(update={"tokens": max(tokens, self.batch.micro_batch_tokens or 0)})
+        return self.model_copy(update={"batch": batch})

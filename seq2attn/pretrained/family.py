@@ -164,11 +164,6 @@ class Family(ABC):
         return ()
 
     @property
-    def names_dropout(self) -> bool:
-        """True if the source says with which dropout it is trained."""
-        return not {"dropout", "dropout_rate"}.isdisjoint(self.architecture.model_fields_set)
-
-    @property
     @abstractmethod
     def tables(self) -> Tables:
         """The embeddings and the output layer."""

@@ -91,7 +91,7 @@ def _compare(imported: LoadedRun, original: TransformersEngine, lines: Sequence[
 def _print_unnamed(family: Family) -> None:
     """Print the keys that are 0 in the config of the run, where its defaults are not."""
     keys = ["training.label_smoothing"]
-    if not family.names_dropout:
+    if {"dropout", "dropout_rate"}.isdisjoint(family.architecture.model_fields_set):
         keys += ["model.encoder.dropout", "model.decoder.dropout"]
     unnamed = ", ".join(f"`{key}`" for key in keys)
     print(f"0 for further training, because the files name none: {unnamed}", file=sys.stderr)

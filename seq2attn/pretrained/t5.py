@@ -96,6 +96,7 @@ class T5(Family):
     model_type = "t5"
     architecture_class = T5Architecture
     architecture: T5Architecture
+    own_options = ("source_prefix",)
     names = WeightNames(
         layers=LAYER_NAMES,
         shared="shared.weight",
@@ -104,11 +105,6 @@ class T5(Family):
         output="lm_head.weight",
         unused=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     )
-
-    @property
-    def own_options(self) -> tuple[str, ...]:
-        """The text before each line."""
-        return ("source_prefix",)
 
     @property
     def tables(self) -> Tables:

@@ -46,10 +46,7 @@ COSINE_WARNING = (
 Lengths = NDArray[np.int64]  # [pairs, 2]
 UpdateBatches = list[Indices]
 """The rows of the corpus in each micro-batch of an update."""
-UPDATE_PARTS = tuple(
-    f"{part}."
-    for part in ("training.max_duration", "training.batch", "training.lr_schedule", "data.train", "data.filters")
-)
+UPDATE_PARTS = "training.max_duration.", "training.batch.", "training.lr_schedule.", "data.train.", "data.filters."
 """Beginnings of the keys that change the number of updates."""
 
 
@@ -82,7 +79,7 @@ def resolve_config(
     state = replace(resolved.state, num_processes=distributed.size, total_is_auto=is_auto)
     training, notes = resolved.experiment.training, resolved.notes
     if fitting_tokens is not None:
-        training = _with_tokens(training, fitting_tokens)
+        training = training.with_batch_tokens(fitting_tokens)
         notes.append(f"batch: {training.batch.tokens:,} tokens, by the memory of the GPU")
     # BPE-dropout makes an epoch longer; its segmentation takes minutes for a million pairs. The seed is 0 so that runs
     # with different seeds have the same schedule.
@@ -97,7 +94,7 @@ def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int)
     """The config with the numbers of the run for `auto` and `fit`, and notes of all that has changed."""
     before, training = since.experiment.training, experiment.training
     if isinstance(training.batch.tokens, str):
-        training = _with_tokens(training, before.batch.require_tokens())
+        training = training.with_batch_tokens(before.batch.require_tokens())
     schedule, search = training.lr_schedule, experiment.search
     if schedule.kind == before.lr_schedule.kind:  # its end is that of the new training
         schedule = resolve_schedule(schedule, warmup=warmup_updates(before.lr_schedule), total="auto")
@@ -118,10 +115,6 @@ def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int)
         notes.append(f"the new optimizer starts without a state{averages}")
     experiment = experiment.model_copy(update={"training": training, "search": search})
     return Resolved(experiment, notes, since.checkpoint.train_state, bool(changes), keeps_optimizer)
-
-
-def _with_tokens(training: TrainingConfig, tokens: int) -> TrainingConfig:
-    return training.model_copy(update={"batch": training.batch.with_tokens(tokens)})
 
 
 def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
@@ -151,7 +144,7 @@ def resolve_training(
     notes = []
     suggested = auto_batch_tokens(lengths, training.batch.gradient_accumulation * distributed.size)
     if training.batch.tokens == "auto":
-        training = _with_tokens(training, suggested)
+        training = training.with_batch_tokens(suggested)
         notes.append(f"batch: {training.batch.tokens:,} tokens, by the size of the corpus")
     per_epoch = len(plan_updates(lengths, training, distributed, epoch=0))
     if (tokens := training.batch.require_tokens()) >= MAX_RATIO * suggested and per_epoch < MIN_UPDATES:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,10 +74,10 @@ class CheckpointKeeper:
 
         Before the first validation its weights are used for translation, as there are no others.
         """
-        has_others = state.last_validated_update > 0
+        is_unvalidated = not state.last_validated_update
         with self.averaged():
-            self._save(state, None if has_others else {})
-        if not has_others:
+            self._save(state, {} if is_unvalidated else None)
+        if is_unvalidated:
             self.logger.log_session(
                 f"no validation yet: until there is one, the weights for translation are those of update"
                 f" {state.update:,}, of unknown quality"
@@ -128,15 +127,9 @@ class CheckpointKeeper:
         return rank_checkpoints(validated, self.metric, state.validation_digest)[: max(1, self.config.keep_best)]
 
     def _publish(
-        self,
-        weights: Mapping[str, Tensor],
-        checkpoints: list[Checkpoint],
-        scores: dict[str, float],
-        *,
-        average: str | None = None,
+        self, weights: Mapping[str, Tensor], checkpoints: list[Checkpoint], scores: dict[str, float], **more: str
     ) -> None:
+        """Save the weights for translation, with their origin: checkpoints, their scores, and `more`."""
         names = [checkpoint.folder.name for checkpoint in checkpoints]
-        origin: dict[str, Any] = {"checkpoints": names, "metric": self.metric, "scores": scores}
-        if average is not None:
-            origin["average"] = average
+        origin = {"checkpoints": names, "metric": self.metric, "scores": scores, **more}
         self.run.save_model(weights, self.vocabularies, origin)
