@@ -19,6 +19,7 @@ from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_li
 from seq2attn.io.outputs import check_output, text_output
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import json_line
+from seq2attn.losses.training_loss import perplexity
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.device import resolve_device
 from seq2attn.options import ScoreOptions
@@ -84,9 +85,9 @@ def score_files(run: Path, options: ScoreOptions) -> None:
                 not_finite.append(number)
     check_finite(not_finite)
     total, count = math.fsum(log_probs), len(log_probs)
-    perplexity = math.exp(min(-total / max(count, 1), 700.0))
     size = f"{len(pairs):,} pairs, {count:,} tokens with EOS"
-    print(f"{size}: log-probability {total:,.2f}, perplexity {perplexity:.2f}", file=sys.stderr)
+    mean = perplexity(-total / max(count, 1))
+    print(f"{size}: log-probability {total:,.2f}, perplexity {mean:.2f}", file=sys.stderr)
 
 
 def _format(pair: ScoredPair, options: ScoreOptions) -> str:

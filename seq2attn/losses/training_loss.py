@@ -5,6 +5,7 @@ Shapes: B sentences, T target tokens, M target tokens of a batch, D width of the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,6 +18,14 @@ from seq2attn.losses.scheduled_sampling import ScheduledSamplingConfig
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.kernels.cross_entropy import chunk_rows, linear_cross_entropy, symmetric_kl
 from seq2attn.tokenizers.vocabulary import BOS
+
+MAX_LOSS = 700.0
+"""Maximum loss per token, in nats, for which perplexity is finite."""
+
+
+def perplexity(loss: float) -> float:
+    """The perplexity of a loss per token, in nats."""
+    return math.exp(min(loss, MAX_LOSS))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Self
@@ -21,7 +20,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.experiment.training_config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.io.terminal import Log
-from seq2attn.losses.training_loss import TrainingLoss
+from seq2attn.losses.training_loss import TrainingLoss, perplexity
 from seq2attn.models import Seq2Seq, build_model
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_trained, select_parameters
 from seq2attn.models.pretrained_vectors import load_vectors
@@ -140,7 +139,7 @@ def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:
         losses = [loss_module.train(mode)(batch).negative_log_likelihood for mode in (False, True)]
     plain, dropped = (float(loss) / len(batch.label_index) for loss in losses)
     if dropped - plain > MAX_DROPOUT_LOSS:
-        plain, dropped = (math.exp(min(loss, 700.0)) for loss in (plain, dropped))
+        plain, dropped = map(perplexity, (plain, dropped))
         log(
             f"warning: the initial weights do not bear the dropout of `model`: perplexity {dropped:,.2f} with it, and"
             f" {plain:,.2f} without; use that of their training, or 0 where it is not known"

@@ -20,7 +20,7 @@ from seq2attn.data.prefetch import prefetch
 from seq2attn.data.prepared_data import PreparedData
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.losses.training_loss import LossOutput, TrainingLoss, update_baseline
+from seq2attn.losses.training_loss import MAX_LOSS, LossOutput, TrainingLoss, update_baseline
 from seq2attn.nn.device import is_oom_error
 from seq2attn.nn.precision import autocast
 from seq2attn.optim.ema import WeightAverage
@@ -33,7 +33,6 @@ from seq2attn.training.metrics_logger import Session, report_training, report_va
 from seq2attn.training.nonfinite import NonFiniteGuard, all_finite
 from seq2attn.training.resolve import UpdateBatches, plan_updates
 from seq2attn.training.train_state import (
-    MAX_LOSS,
     AttemptedUpdate,
     TrainState,
     describe_speed,

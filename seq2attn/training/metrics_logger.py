@@ -27,10 +27,11 @@ from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.io.files import sync
 from seq2attn.io.lock import check_locks
 from seq2attn.io.terminal import visible
+from seq2attn.losses.training_loss import perplexity
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.distributed import DistributedContext, StopRequest
 from seq2attn.training.resolve import time_limit_warning
-from seq2attn.training.train_state import MAX_LOSS, TrainMetrics, TrainState, describe_speed, zero_metrics
+from seq2attn.training.train_state import TrainMetrics, TrainState, describe_speed, zero_metrics
 from seq2attn.training.validation import ValidationResult, Validator, format_scores
 
 LOG = logging.getLogger("seq2attn")
@@ -148,7 +149,7 @@ def report_training(
         "epoch": round(state.epochs, 3),
         "target_tokens": state.target_tokens,
         "loss": loss / metrics.num_target_tokens,
-        "perplexity": math.exp(min(likelihood / metrics.num_target_tokens, MAX_LOSS)),
+        "perplexity": perplexity(likelihood / metrics.num_target_tokens),
         "learning_rate": metrics.lr,
         "gradient_norm": float(metrics.grad_norm),
         "target_tokens_per_second": metrics.num_target_tokens / metrics.seconds,

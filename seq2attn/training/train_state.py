@@ -14,7 +14,7 @@ from torch import Tensor
 from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.data.batch_planner import Indices
 from seq2attn.experiment.training_config import TrainingConfig
-from seq2attn.losses.training_loss import LossOutput
+from seq2attn.losses.training_loss import MAX_LOSS, LossOutput
 from seq2attn.training.distributed import DistributedContext
 
 MetricsState = dict[str, float | list[float]]
@@ -95,10 +95,6 @@ def is_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> 
     # 0.3 / 0.1 is slightly less than 3
     old, new = (math.floor(progress[every.unit] / every.value + 1e-9) for progress in (before, now))
     return new > old
-
-
-MAX_LOSS = 700.0
-"""Maximum loss per token, in nats, for which perplexity is finite."""
 
 
 @dataclass(frozen=True)

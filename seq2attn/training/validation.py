@@ -22,13 +22,12 @@ from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import Member
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json
-from seq2attn.losses.training_loss import TrainingLoss
+from seq2attn.losses.training_loss import TrainingLoss, perplexity
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.nn.precision import autocast
 from seq2attn.search.search_config import greedy_search
 from seq2attn.search.translate_ids import default_batch_tokens
-from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.checkpoints.retention import rank, rank_checkpoints
 from seq2attn.training.distributed import DistributedContext
@@ -139,12 +138,12 @@ class Validator:
             likelihood += float(loss.negative_log_likelihood)
             num_tokens += float(loss.num_target_tokens)
         smoothed, likelihood, num_tokens = self.distributed.all_reduce_sum(smoothed, likelihood, num_tokens)
-        return {"loss": smoothed / num_tokens, "perplexity": math.exp(min(likelihood / num_tokens, 700.0))}
+        return {"loss": smoothed / num_tokens, "perplexity": perplexity(likelihood / num_tokens)}
 
     def _translate(self, loss_module: TrainingLoss) -> dict[int, str]:
         rows = self.translated[self.distributed.rank :: self.distributed.size]
         model = loss_module.model
-        member = Member(model, TokenizerPair(self.prepared.source, self.prepared.target), self.source_limit)
+        member = Member(model, self.prepared.tokenizers, self.source_limit)
         translator = Translator((member,), self.search, NativeEngine(model), default_batch_tokens(model.device))
         lines = [self.prepared.dev_sources[row] for row in rows]
         translations = translator.translate_iterable(lines, checker=InputChecker())
