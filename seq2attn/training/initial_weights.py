@@ -162,23 +162,21 @@ def _check_initial_run(experiment: ExperimentConfig) -> None:
     except FieldError:
         raise
     except UserError as error:
-        raise FieldError("training.init_from", str(error).removeprefix("`training.init_from`: ")) from None
+        raise FieldError("training.init_from", str(error)) from None
 
 
 def _copied_tensors(
     model: nn.Module, weights: dict[str, Tensor], init: InitFromConfig, *, is_same_source: bool
 ) -> dict[str, Tensor]:
-    """The tensors of a model that begin with those of a run. Raises UserError if they cannot."""
+    """The tensors of a model that begin with those of a run. Raises FieldError if they cannot."""
     excluded = {
         id(parameter) for parameter in select_parameters(model, init.exclude, "training.init_from.exclude").values()
     }
     tensors = {name: t for name, t in model.state_dict(keep_vars=True).items() if id(t) not in excluded}
     if mistakes := _mismatches(tensors, weights, is_same_source=is_same_source):
         more = f", and {len(mistakes) - 1} more" if len(mistakes) > 1 else ""
-        raise UserError(
-            f"`training.init_from`: {init.run_dir}: {mistakes[0]}{more}; take the `model` of this run, or name the part"
-            " in `training.init_from.exclude`"
-        )
+        fix = "take the `model` of this run, or name the part in `training.init_from.exclude`"
+        raise FieldError("training.init_from", f"{init.run_dir}: {mistakes[0]}{more}; {fix}")
     return tensors
 
 
