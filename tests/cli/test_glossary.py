@@ -5,17 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.ctranslate2_engine import CTranslate2Engine
 from seq2attn.inference.glossary import Glossary, TermCounts
-from seq2attn.io.weights import unique_state_dict
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.support.commands import Invoke, write_lines
-from tests.support.untrained_runs import untrained_run
+from tests.support.untrained_runs import change_weights, untrained_run
 
 GIVEN = b"a few words\n\nnot fewer\nof words which\n"
 TERMS = "few\tnot many\nwords\tof\nwords which\twhich there are\n"
@@ -83,11 +81,7 @@ def test_evaluate_has_the_terms_and_their_share(invoke: Invoke, run: RunDirector
 
 def test_terms_replace_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     """Also those that the vocabulary does not have; an unknown word without a term is copied."""
-    loaded = run.load()
-    model, (source, target) = loaded.model, loaded.tokenizers
-    with torch.no_grad():
-        model.output_projection.bias[UNK] = 9
-    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+    change_weights(run, lambda model: model.output_projection.bias[UNK].fill_(9))
     (tmp_path / "terms").write_text("Zoe\tZo\u00eb Ann\nfew\tnot many\n", encoding="utf-8")
     command = "translate", run.folder, "--beam", "4"
     for word, expected in {"Zoe": "Zo\u00eb Ann", "Bob": "Bob"}.items():

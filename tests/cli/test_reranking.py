@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.io.weights import unique_state_dict
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.support.commands import Invoke, write_lines
-from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, untrained_run
+from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained_run
 
 GIVEN = b"a few words\n\nnot many words are there\n"
 NBEST = "--json", "--n-best", "4", "--beam", "4"
@@ -26,12 +24,8 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def without_unknown(run: RunDirectory, scale: float = 1) -> RunDirectory:
-    loaded = run.load()
-    model, (source, target) = loaded.model, loaded.tokenizers
-    with torch.no_grad():
-        model.output_projection.weight *= scale
-        model.output_projection.bias[UNK] -= 50
-    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
+    change_weights(run, lambda model: model.output_projection.weight.mul_(scale))
+    change_weights(run, lambda model: model.output_projection.bias[UNK].sub_(50))
     return run
 
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.lock import lock_directory
-from seq2attn.io.weights import unique_state_dict
+from seq2attn.models import Seq2Seq
 from tests.support.commands import Invoke, Toy, write_lines
 from tests.support.processes import Command
 from tests.support.synthetic_corpora import DISTILL, contents, random_lines, report, small_run
 from tests.support.synthetic_corpora import lines as lines
 from tests.support.synthetic_corpora import small_chunks as small_chunks
+from tests.support.untrained_runs import change_weights
 
 
 def test_only_missing_translations_are_made(invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str]) -> None:
@@ -35,6 +35,12 @@ def test_only_missing_translations_are_made(invoke: Invoke, toy: Toy, tmp_path: 
 
 
 Change = Callable[[Path], object]
+
+
+def add_little(model: Seq2Seq) -> None:
+    next(iter(model.parameters())).add_(1e-6)
+
+
 CHANGES: tuple[tuple[tuple[str, ...], Change | None, str], ...] = (
     (("--beam", "3"), None, "another search; remove the folder"),
     (("--precision", "bfloat16"), None, "another engine;"),
@@ -46,7 +52,7 @@ CHANGES: tuple[tuple[tuple[str, ...], Change | None, str], ...] = (
     ((), lambda home: (home / "out/settings.json").unlink(), "has other files, and no settings.json;"),
     ((), lambda home: (home / "out/settings.json").write_text("{"), "settings.json: is not JSON"),
     ((), lambda home: (home / "out/translations/9.jsonl").write_text("{}\n"), "9.jsonl:1: is not a pair"),
-    ((), lambda home: change_weights(home / "run"), "another model;"),
+    ((), lambda home: change_weights(RunDirectory(home / "run"), add_little), "another model;"),
 )
 
 
@@ -55,15 +61,6 @@ def test_files_of_others_stay(invoke: Invoke, toy: Toy, tmp_path: Path, lines: l
     (tmp_path / "out/movie.partial").touch()
     assert "out: has other files, and no settings.json;" in invoke("distill", toy.run, *DISTILL, code=2).err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["movie.partial"]
-
-
-def change_weights(folder: Path) -> None:
-    run = RunDirectory(folder)
-    loaded = run.load()
-    model, (source, target) = loaded.model, loaded.tokenizers
-    with torch.no_grad():
-        next(iter(model.parameters())).add_(1e-6)
-    run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
 
 
 def test_other_settings_with_the_same_folder_are_refused(
