@@ -20,23 +20,10 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
     Examples:
       seq2attn prepare configs/phrasebook.yaml
     """
-    from seq2attn.data import prepare as preparation
     from seq2attn.experiment.experiment_config import load_config
-    from seq2attn.experiment.run_directory import RunDirectory
-    from seq2attn.io.lock import lock_directory
-    from seq2attn.training.checkpoints.retention import refuse_existing_files
-    from seq2attn.training.resolve import resolve_length_ratio
+    from seq2attn.training.prepare_run import prepare_run
 
-    experiment = load_config(config, overrides)
-    folder = experiment.run_dir
-    with lock_directory(folder):
-        refuse_existing_files(folder)
-        log = partial(typer.echo, err=True)
-        prepared = preparation.prepare(experiment.data, experiment.tokenizer, folder, log)
-        search, notes = resolve_length_ratio(experiment.search, prepared.train.corpus.lengths)
-        for note in notes:
-            log(note)
-        RunDirectory(folder).save_config(experiment.model_copy(update={"search": search}))
+    prepare_run(load_config(config, overrides), partial(typer.echo, err=True))
 
 
 def train(
