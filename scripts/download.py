@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from seq2attn.cli.flatten import name_options
 from seq2attn.data.corpora import CORPORA, fetch_corpus
 from seq2attn.errors import UserError
+from seq2attn.io.terminal import name_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,10 +30,9 @@ from seq2attn.cli import (
     train,
     translate,
 )
-from seq2attn.cli.flatten import name_options
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.io.import_path import leave_out_working_directory
-from seq2attn.io.terminal import STANDARD_OUTPUT, open_standard_streams, visible
+from seq2attn.io.terminal import STANDARD_OUTPUT, name_options, open_standard_streams, visible
 
 P = ParamSpec("P")
 SURROGATE = re.compile("[\ud800-\udfff]")

@@ -6,8 +6,8 @@ import json
 
 import typer
 
-from seq2attn.cli.flatten import name_options
 from seq2attn.errors import ConfigError
+from seq2attn.io.terminal import name_options
 from seq2attn.options import AllowCode, ConfigPath, ConfigPaths, OutputFile, Overrides, Overwrite
 
 

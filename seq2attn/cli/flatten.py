@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-ARGUMENT = re.compile("``(?P<name>[a-z_]+)(?:=(?P<value>.*?))?``", re.DOTALL)
-"""An argument in a message, such as ``beam`` or ``beam=5``."""
-OPTIONS = {
-    "as_json": "json",
-    "input_file": "input",
-    "kind": "attention-kind",
-    "metrics": "metric",
-    "output_file": "output",
-    "output_format": "format",
-    "overrides": "set",
-    "punctuation": "no-punctuation",
-    "references": "reference",
-    "source_language": "from",
-    "target_language": "to",
-}
-"""Options with another name than their argument."""
 EMPTY, KEYWORD = Parameter.empty, Parameter.KEYWORD_ONLY
 
 
@@ -66,13 +49,3 @@ def _one_type(hint: Any) -> Any:
     """The type of an option, which is text where Python takes a number too: Typer has no unions."""
     kind, *metadata = get_args(hint) if get_origin(hint) is Annotated else [hint]
     return Annotated[str | None, *metadata] if kind == str | int | None else hint
-
-
-def name_options(message: str) -> str:
-    """A message with options in place of arguments: ``beam=5`` becomes `--beam 5`."""
-
-    def option(argument: re.Match[str]) -> str:
-        name = OPTIONS.get(argument["name"], argument["name"].replace("_", "-"))
-        return f"--{name}" if argument["value"] is None else f"--{name} {argument['value']}"
-
-    return ARGUMENT.sub(option, message)

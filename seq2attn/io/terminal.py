@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,23 @@ _VISIBLE = {
     **{code: f"\\u{code:04x}" for code in (*_DIRECTIONS, *range(0xD800, 0xE000))},
 }
 
+ARGUMENT = re.compile("``(?P<name>[a-z_]+)(?:=(?P<value>.*?))?``", re.DOTALL)
+"""An argument of a function in a message, such as ``beam`` or ``beam=5``."""
+OPTIONS = {
+    "as_json": "json",
+    "input_file": "input",
+    "kind": "attention-kind",
+    "metrics": "metric",
+    "output_file": "output",
+    "output_format": "format",
+    "overrides": "set",
+    "punctuation": "no-punctuation",
+    "references": "reference",
+    "source_language": "from",
+    "target_language": "to",
+}
+"""Options of the command line with another name than their argument."""
+
 
 def visible(text: str) -> str:
     """Text with escaped control characters, direction overrides and surrogates."""
@@ -28,10 +46,20 @@ def shorten(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
+def name_options(message: str) -> str:
+    """A message with options in place of arguments: ``beam=5`` becomes `--beam 5`."""
+
+    def option(argument: re.Match[str]) -> str:
+        name = OPTIONS.get(argument["name"], argument["name"].replace("_", "-"))
+        return f"--{name}" if argument["value"] is None else f"--{name} {argument['value']}"
+
+    return ARGUMENT.sub(option, message)
+
+
 def print_warnings(warnings: Iterable[str]) -> None:
     """Print warnings to standard error."""
     for line in warnings:
-        print(f"warning: {line}", file=sys.stderr)
+        print(f"warning: {name_options(line)}", file=sys.stderr)
 
 
 class Output:

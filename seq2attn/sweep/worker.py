@@ -23,6 +23,7 @@ from seq2attn.errors import TrainingInterrupted, UserError
 from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, read_sets, write_reports
 from seq2attn.inference.load import load_translator
 from seq2attn.io.lock import hold_lock
+from seq2attn.io.terminal import name_options
 from seq2attn.models.build import count_parameters
 from seq2attn.options import TranslationOptions
 from seq2attn.sweep.record import SWEEP_LOCK, RunRecord, TrainingSummary, read_trial, write_record
@@ -42,7 +43,7 @@ def main() -> int:
         hold_lock(folder.parents[2] / SWEEP_LOCK, lock)
         write_record(folder, run_trial(folder, jobs))
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(name_options(f"error: {error}"), file=sys.stderr)
         return 2
     except TrainingInterrupted as stopped:
         print(stopped, file=sys.stderr)

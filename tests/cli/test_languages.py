@@ -40,7 +40,7 @@ def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
     invoke("evaluate", "run", "--greedy")
     assert (tmp_path / "run/evaluation/english.txt").read_text(encoding="utf-8") == "the answer\n" * 49
     done = invoke("translate", "run", "haus boot")
-    assert "line 1: no tag, which all training text had; give the option `tag`" in done.err
+    assert "line 1: no tag, which all training text had; give --tag, or" in done.err
     write_lines(tmp_path / "lines", ["haus baum"])
     write_lines(tmp_path / "answers", ["la réponse"])
     scored = [invoke("score", "run", *PAIR, "--tag", tag) for tag in ("2fr", "2en")]
