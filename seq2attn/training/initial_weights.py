@@ -158,11 +158,9 @@ def _check_initial_run(experiment: ExperimentConfig) -> None:
         models = run.load_config().model, experiment.model
         sizes = [len(tokenizer.vocabulary) for tokenizer in run.load_tokenizers()]
         old, new = (build_on_meta_device(model, *sizes) for model in models)
-        _copied_tensors(new, old.state_dict(), init, is_same_source=True)
-    except FieldError:
-        raise
     except UserError as error:
         raise FieldError("training.init_from", str(error)) from None
+    _copied_tensors(new, old.state_dict(), init, is_same_source=True)
 
 
 def _copied_tensors(
