@@ -91,11 +91,6 @@ class AttentionMap:
         queries = weights.target if kind == "cross" else weights.source
         return cls(kind, queries, weights.source, values, layers, heads)
 
-    @property
-    def side_names(self) -> tuple[str, str]:
-        """Names of the sentences of queries and keys."""
-        return ("translation" if self.kind == "cross" else "source", "source")
-
     def layer(self, layer: str | int) -> AttentionMap:
         """One layer, counted from 1, lowest first; or the `top` one, or `all`.
 

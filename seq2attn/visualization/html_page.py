@@ -45,15 +45,17 @@ def attention_html(
 
 
 def _content(attention: AttentionMap) -> dict[str, Any]:
-    query_name, key_name = attention.side_names
     weights = attention.weights
     heads = attention.heads
     if len(heads) > 1:
         weights = np.concatenate([weights, weights.mean(1, keepdims=True)], 1)
         heads = (*heads, MEAN)
     return {
-        "queries": {"name": query_name, "tokens": attention.queries.tokens},
-        "keys": {"name": key_name, "tokens": attention.keys.tokens},
+        "queries": {
+            "name": "translation" if attention.kind == "cross" else "source",
+            "tokens": attention.queries.tokens,
+        },
+        "keys": {"name": "source", "tokens": attention.keys.tokens},
         "layers": attention.layers,
         "heads": heads,
         # Thousandths are shorter than decimals.
