@@ -117,7 +117,7 @@ def _randomization(
     baseline = metric.score(first)
     results = [Result(baseline.score)]
     for other in others:
-        generator = np.random.default_rng(None if seed == "none" else int(seed))
+        generator = np.random.default_rng(None if seed in ("none", "0") else int(seed))  # as sacreBLEU has it
         kept = generator.integers(2, size=(samples, len(first)), dtype=bool)
         exchanged = kept @ first + ~kept @ other, ~kept @ first + kept @ other  # [samples, statistics]
         left, right = (np.array([metric.score(totals[None]).score for totals in side]) for side in exchanged)
