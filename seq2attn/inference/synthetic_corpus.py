@@ -109,7 +109,8 @@ class SyntheticCorpus:
         """
         first, *others = [RunDirectory(run), *map(RunDirectory, options.ensemble)]
         experiment = load_experiment(first, options, ["search", "data.filters"])
-        translator = load_translator(first, experiment, options)
+        trained = first.load_config()  # whose filters limit the length of sources
+        translator = load_translator(first, trained.model_copy(update={"search": experiment.search}), options)
         translator.source.check_tag(self.tag)
         check_regular(PlainTextConfig.of_files(self.text, self.text))
         self._check_direction(first, experiment)

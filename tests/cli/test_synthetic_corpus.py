@@ -83,6 +83,18 @@ def test_filters_of_one_set_of_translations(
     assert contents(tmp_path / "out") == before
 
 
+def test_filters_leave_the_translations_as_they_are(invoke: Invoke, tmp_path: Path) -> None:
+    """Also where they are shorter than a source: it is left out, not translated in parts."""
+    run = small_run(tmp_path)
+    write_lines(tmp_path / "lines", random_lines(40))
+    sample = ("distill", run.folder, "--source", "lines", "--set", "search.kind=sample")
+    invoke(*sample, "-o", "all")
+    done = invoke(*sample, "-o", "short", "--set", "data.filters.max_length=9")
+    assert "translated in parts" not in done.err and report(tmp_path / "short")["too_long"] > 0
+    files = [sorted((tmp_path / name / "translations").iterdir()) for name in ("all", "short")]
+    assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
+
+
 def test_preparation_applies_the_same_filters(invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str]) -> None:
     filters = ("--set", "data.filters={max_length: 12, max_length_ratio: 1.2, drop_duplicates: true}")
     invoke("back-translate", toy.run, "--target", "lines", "-o", "all", "--set", "data.filters.max_length=9999")
