@@ -26,6 +26,7 @@ from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import read_bytes, read_object, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
+from seq2attn.io.terminal import name_options
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Metrics, Score, bleu_by_length
 from seq2attn.metrics.translation_metric import References
 from seq2attn.search.search_config import SearchConfig
@@ -185,7 +186,7 @@ def _evaluate(
     corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, hashes)
     warnings = (
         *corpus_report.warnings(test.name, training),
-        *(f"{test.name}: {warning}" for warning in (*checker.line_warnings(), *test.metrics.warnings())),
+        *(f"{test.name}: {name_options(warning)}" for warning in (*checker.line_warnings(), *test.metrics.warnings())),
     )
     return SetResult(
         name=test.name,

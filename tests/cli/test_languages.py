@@ -43,6 +43,8 @@ def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
     assert "line 1: no tag, which all training text had; give --tag, or" in done.err
     write_lines(tmp_path / "lines", ["haus baum"])
     write_lines(tmp_path / "answers", ["la réponse"])
+    warned = invoke("evaluate", "run", "--source", "lines", "--reference", "answers", "--json")
+    assert "line 1: no tag, which all training text had; give --tag, or" in warned.out and "``" not in warned.out
     scored = [invoke("score", "run", *PAIR, "--tag", tag) for tag in ("2fr", "2en")]
     assert float(scored[0].out) > float(scored[1].out) and "no tag" not in scored[0].err
     write_lines(tmp_path / "both", ["<2fr> haus baum", "", "haus baum"])
