@@ -42,7 +42,7 @@ def load(run: Path | str, options: TranslationOptions = DEFAULT_OPTIONS) -> Tran
     since, and for a run that cannot be in the ensemble; UserError for options that exclude each other, or that the
     model or the engine does not have; ConfigError for a search of the config that the engine does not support.
     """
-    folder = RunDirectory(Path(run).absolute())
+    folder, options = RunDirectory(Path(run).absolute()), _with_paths(options)
     digests = _digests(folder, options)
     translator = load_translator(RunDirectory(Path(run)), load_experiment(RunDirectory(Path(run)), options), options)
     return replace(translator, reload=partial(_reload, folder, _for_reload(options), digests))
@@ -95,8 +95,18 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
     )
 
 
+def _with_paths(options: TranslationOptions) -> TranslationOptions:
+    """The options with paths, which Python users may give as text."""
+    return replace(
+        options,
+        ensemble=[Path(run) for run in options.ensemble],
+        glossary=options.glossary and Path(options.glossary),
+        export_dir=options.export_dir and Path(options.export_dir),
+    )
+
+
 def _load_configs(runs: Sequence[Path]) -> list[tuple[RunDirectory, ExperimentConfig]]:
-    return [(RunDirectory(Path(run)), RunDirectory(Path(run)).load_config()) for run in runs]
+    return [(RunDirectory(run), RunDirectory(run).load_config()) for run in runs]
 
 
 def _load_in_thread(run: RunDirectory, experiment: ExperimentConfig, device: torch.device) -> LoadedRun:

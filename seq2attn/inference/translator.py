@@ -89,8 +89,8 @@ class Translator:
         """`reload`, since packed weights and engines cannot be pickled, with what is not of the run."""
         if self.reload is None:
             return object.__new__, (type(self),), vars(self)
-        own = {"search": self.search, "max_batch_tokens": self.max_batch_tokens, "glossary": self.glossary}
-        return self.reload, (), own
+        names = ("search", "max_batch_tokens", "glossary", "replace_unk")
+        return self.reload, (), {name: vars(self)[name] for name in names}
 
     def with_target_language(self, language: str) -> Translator:
         """The same into another language of a multilingual model. Raises UserError if it has no such language."""

@@ -71,8 +71,16 @@ def test_a_copy_gives_the_same(home: Path, name: str, way: str, monkeypatch: pyt
     assert translations(duplicate) == expected
     assert duplicate.search == translator.search and duplicate.max_batch_tokens == 9
     assert duplicate.replace_unk == (name == "gru") and len(duplicate.rerankers) == 1
-    again = COPIES[way](replace(duplicate, search=BeamConfig(beam_size=1)))
-    assert again.search == BeamConfig(beam_size=1) and translations(duplicate) == expected
+    again = COPIES[way](replace(duplicate, search=BeamConfig(beam_size=1), replace_unk=False))
+    assert again.search == BeamConfig(beam_size=1) and not again.replace_unk and translations(duplicate) == expected
+
+
+def test_paths_may_be_text(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    paths = [TranslationOptions(ensemble=[Path("other/run")], glossary=Path("terms"))]
+    texts = [TranslationOptions(ensemble=["other/run"], glossary="terms")]  # type: ignore[list-item, arg-type]
+    expected, found = (translations(seq2attn.load("gru/run", options)) for options in (*paths, *texts))
+    assert found == expected
 
 
 @pytest.mark.parametrize("way", COPIES)
