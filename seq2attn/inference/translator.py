@@ -85,6 +85,10 @@ class Translator:
         """The tokenizer of the target."""
         return self.tokenizers.target
 
+    def __copy__(self) -> Translator:
+        """A translator with the same models, which are not loaded again."""
+        return replace(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """`reload`, since packed weights and engines cannot be pickled, with what is not of the run."""
         if self.reload is None:

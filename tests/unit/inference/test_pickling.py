@@ -69,6 +69,7 @@ def test_a_copy_gives_the_same(home: Path, name: str, way: str, monkeypatch: pyt
     duplicate = COPIES[way](translator)
     (home / "elsewhere").rename(home / "terms")
     assert translations(duplicate) == expected
+    assert (duplicate.model is translator.model) == (way == "copy")
     assert duplicate.search == translator.search and duplicate.max_batch_tokens == 9
     assert duplicate.replace_unk == (name == "gru") and len(duplicate.rerankers) == 1
     again = COPIES[way](replace(duplicate, search=BeamConfig(beam_size=1), replace_unk=False))
