@@ -53,12 +53,11 @@ def load_experiment(
 ) -> ExperimentConfig:
     """The config of a run with the search of `options`, whose overrides are of `sections`.
 
-    Raises UserError for options that exclude each other, and for a search of the config that is too large.
+    Raises UserError for options that exclude each other.
     """
     plugin.allow_code(options.allow_code)
     experiment = run.load_config(options.overrides, sections)
-    search = resolve_search(experiment.search, options, run.config_path)
-    return experiment.model_copy(update={"search": search})
+    return experiment.model_copy(update={"search": resolve_search(experiment.search, options)})
 
 
 def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: TranslationOptions) -> Translator:

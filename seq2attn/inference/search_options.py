@@ -14,11 +14,11 @@ MAX_SEARCH_TOKENS = 2**16
 """Tokens that a search may keep for a sentence, over all hypotheses, unless the user set the search."""
 
 
-def resolve_search(search: SearchConfig, options: TranslationOptions, config: Path) -> SearchConfig:
-    """The `search` of a config file with the options of a call; settings of all kinds are kept, and others of its kind.
+def resolve_search(search: SearchConfig, options: TranslationOptions) -> SearchConfig:
+    """The `search` of a config with the options of a call; settings of all kinds are kept, and others of its kind.
 
-    Raises UserError when two kinds of search are given, for a beam that its groups do not divide, for overrides of the
-    same key or that the kind of search lacks, and for a search of the config that is too large.
+    Raises UserError when two kinds of search are given, for a beam that its groups do not divide, and for
+    overrides of the same key or that the kind of search lacks.
     """
     given = {"greedy": options.greedy, "beam": options.beam is not None, "mbr": options.mbr is not None}
     if len(names := [f"``{name}``" for name, is_given in given.items() if is_given]) > 1:
@@ -36,8 +36,6 @@ def resolve_search(search: SearchConfig, options: TranslationOptions, config: Pa
         resolved = beam_search(search, options.beam)
     if resolved.kind != search.kind:
         _check_fields(options, resolved, names[0])
-    if options.beam is None and options.mbr is None:
-        _check_size(resolved, options, config)
     return resolved
 
 
@@ -62,16 +60,18 @@ def _check_fields(options: TranslationOptions, search: SearchConfig, name: str) 
             raise UserError(f"``overrides={override}``: has no effect with {name}")
 
 
-def _check_size(search: SearchConfig, options: TranslationOptions, config: Path) -> None:
+def check_size(search: SearchConfig, options: TranslationOptions, config: Path) -> None:
     """Refuse a search of a run's `config` that is larger than any machine has time and memory for.
 
-    A search that the user set by overrides, such as `search.beam_size=500`, is not refused. Raises UserError.
+    A search that the user set by `options`, such as `search.beam_size=500`, is not refused. Raises UserError.
     """
+    is_set = any(override.startswith("search") for override in options.overrides)
     width, longest = search.num_hypotheses, search.lengths.max_length
+    if width * longest <= MAX_SEARCH_TOKENS or is_set or (options.beam, options.mbr) != (None, None):
+        return
     key = "num_samples" if isinstance(search, SampleConfig) else "beam_size"
-    if width * longest > MAX_SEARCH_TOKENS and not any(one.startswith("search") for one in options.overrides):
-        smaller, same = (f"(``overrides=search.{key}={size}``)" for size in (5, width))
-        raise UserError(
-            f"{config}: its `search` follows {width:,} hypotheses of up to {longest:,} tokens, which may take hours and"
-            f" all memory; set another {smaller}, or confirm it {same}"
-        )
+    smaller, same = (f"(``overrides=search.{key}={size}``)" for size in (5, width))
+    raise UserError(
+        f"{config}: its `search` follows {width:,} hypotheses of up to {longest:,} tokens, which may take hours and"
+        f" all memory; set another {smaller}, or confirm it {same}"
+    )

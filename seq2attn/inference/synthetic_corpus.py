@@ -32,7 +32,7 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
-from seq2attn.inference.load import load_experiment, load_translator
+from seq2attn.inference.load import load_translator
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import (
@@ -53,6 +53,8 @@ from seq2attn.options import TranslationOptions
 from seq2attn.tokenizers.base import add_tag
 from seq2attn.tokenizers.vocabulary import SPECIAL_TOKENS, UNK
 
+SECTIONS = ("search", "data.filters")
+"""Sections of a run's config that a corpus depends on."""
 CHUNK = 4096
 """Lines that are translated together: at most so many are translated again after a kill."""
 SETTINGS, REPORT, TRANSLATIONS = "settings.json", "report.json", "translations"
@@ -99,26 +101,30 @@ class SyntheticCorpus:
     side: Literal["source", "target"]  # of the text
     tag: str | None = None  # of the lines, for a model with tags
 
-    def make(self, run: Path, options: TranslationOptions, min_log_prob: float | None = None) -> SyntheticReport:
+    def make(
+        self,
+        run: RunDirectory,
+        experiment: ExperimentConfig,
+        options: TranslationOptions,
+        min_log_prob: float | None = None,
+    ) -> SyntheticReport:
         """Translate the lines that `folder` has no translation of, and write the corpus of all that pass the filters.
 
-        The filters are those of the run's config, which `options.overrides` may change.
+        `experiment` is the config of the run with overrides of `SECTIONS`, as `load_experiment` gives it.
 
         Raises DataError for text that cannot be used, or if no pair is left; UserError for a folder with other
         translations, and for a run that was trained to write this text.
         """
-        first, *others = [RunDirectory(run), *map(RunDirectory, options.ensemble)]
-        experiment = load_experiment(first, options, ["search", "data.filters"])
-        trained = first.load_config()  # whose filters limit the length of sources
-        translator = load_translator(first, trained.model_copy(update={"search": experiment.search}), options)
+        trained = run.load_config()  # whose filters limit the length of sources
+        translator = load_translator(run, trained.model_copy(update={"search": experiment.search}), options)
         translator.source.check_tag(self.tag)
         check_regular(PlainTextConfig.of_files(self.text, self.text))
-        self._check_direction(first, experiment)
+        self._check_direction(run, experiment)
         num_lines = sum(1 for _ in read_lines(self.text))
         settings = {
             "format": FORMAT_VERSION,
             "side": self.side,
-            "model": [file_digest(one.weights_path) for one in (first, *others)],
+            "model": [file_digest(one.weights_path) for one in (run, *map(RunDirectory, options.ensemble))],
             "text": file_digest(self.text),
             "search": translator.search.model_dump(mode="json"),
             "tag": self.tag,

@@ -93,8 +93,8 @@ class Translator:
         """`reload`, since packed weights and engines cannot be pickled, with what is not of the run."""
         if self.reload is None:
             return object.__new__, (type(self),), vars(self)
-        names = ("search", "max_batch_tokens", "glossary", "replace_unk")
-        return self.reload, (), {name: vars(self)[name] for name in names}
+        own = {"search": self.search, "glossary": self.glossary, "replace_unk": self.replace_unk}
+        return self.reload, (), own | {"max_batch_tokens": self.max_batch_tokens}
 
     def with_target_language(self, language: str) -> Translator:
         """The same into another language of a multilingual model. Raises UserError if it has no such language."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.corpora import fetch_corpus
 from seq2attn.errors import RunError, UserError
+from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.load import load_experiment
 from seq2attn.inference.synthetic_corpus import SyntheticCorpus
 from seq2attn.io.files import remove_dir
 from seq2attn.io.terminal import Log
@@ -71,5 +73,6 @@ def _distill(recipe: Recipe, log: Log) -> None:
     options = TranslationOptions(ensemble=others, allow_code=[*plugin_modules(experiment)])
     text = experiment.data.train[0].files[0]
     log(f"{recipe.distilled_folder}: translations of {text} by {', '.join(map(str, recipe.teachers))}")
-    corpus = SyntheticCorpus(recipe.distilled_folder, text, "source")
-    log(f"{recipe.distilled_folder}: {corpus.make(first, options)}")
+    corpus, run = SyntheticCorpus(recipe.distilled_folder, text, "source"), RunDirectory(first)
+    report = corpus.make(run, load_experiment(run, options), options)
+    log(f"{recipe.distilled_folder}: {report}")

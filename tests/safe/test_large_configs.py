@@ -7,7 +7,7 @@ import pytest
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.inference.search_options import resolve_search
+from seq2attn.inference.search_options import check_size
 from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import MAX_LENGTH, BeamConfig, GreedyConfig, LengthsConfig
 from tests.support.commands import Invoke
@@ -100,6 +100,6 @@ def test_the_largest_search_of_a_config() -> None:
         (GreedyConfig(lengths=LengthsConfig(max_length=MAX_LENGTH)), []),
         (BeamConfig(beam_size=1000), ["search.beam_size=1000"]),
     ):
-        assert resolve_search(search, TranslationOptions(overrides=overrides), Path("it")) is search
+        check_size(search, TranslationOptions(overrides=overrides), Path("it"))
     with pytest.raises(UserError, match="1,000 hypotheses of up to 256 tokens"):
-        resolve_search(BeamConfig(beam_size=1000), TranslationOptions(overrides=["data.test={}"]), Path("it"))
+        check_size(BeamConfig(beam_size=1000), TranslationOptions(overrides=["data.test={}"]), Path("it"))
