@@ -276,7 +276,8 @@ class Trainer:
         self.state = self.nonfinite_guard.sync(self.state)
         skipped = tokens - self.state.target_tokens
         self.metrics = replace(self.metrics, num_target_tokens=self.metrics.num_target_tokens - skipped)
-        if self.state.consecutive_skips >= self.training.max_consecutive_skips:
+        has_skipped = self.nonfinite_guard.first_skipped is not None  # not only before the training was resumed
+        if has_skipped and self.state.consecutive_skips >= self.training.max_consecutive_skips:
             self._diverge(self.state.consecutive_skips)
 
     def _diverge(self, skips: int) -> NoReturn:

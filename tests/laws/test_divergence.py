@@ -161,6 +161,14 @@ def test_skips_are_counted_over_an_interruption(corpus):
     assert last_state(run).update == 2
 
 
+def test_skips_before_the_end_of_a_finished_training_are_no_divergence(corpus):
+    options = {"model": model_with_faults([3, 4]), "max_duration": ["4 updates"], "validation": {"every": "2 updates"}}
+    train_run(corpus, "run", **options)
+    run = train_run(corpus, "run", resume=True, max_consecutive_skips=2, **options)
+    assert [c.train_state.update for c in list_checkpoints(run.folder)] == [2, 4]
+    assert (last_state(run).consecutive_skips, (run.folder / "model.safetensors").is_file()) == (2, True)
+
+
 @pytest.mark.parametrize("time_limit", [None, "0.001 seconds"])
 def test_weights_that_are_not_finite_are_neither_validated_nor_saved(corpus, monkeypatch, time_limit):
     monkeypatch.setattr(loop, "all_finite", lambda model, optimizer: False)
