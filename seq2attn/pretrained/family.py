@@ -55,6 +55,9 @@ def _read_pickle(file: Path) -> dict[str, Tensor]:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
         if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
             raise TypeError("it holds other values than tensors")
+        for name, tensor in content.items():
+            if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
+                raise TypeError(f"`{name}` is sparse, nested or without values")
     except Exception as error:  # a corrupt or hostile file raises any
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise DataError(f"{file}: cannot be converted to safetensors ({reason})") from None

@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,20 @@ def test_files_of_marian_itself_are_imported(invoke: Invoke, tmp_path: Path) -> 
     write_npz(tmp_path / "enpt" / "model.npz", marian_arrays(model), marian_options())
     (command,) = [command for command in commands("docs/pretrained.md") if "enpt" in command]
     assert re.search(r"^greedy +20 +100.00% +100.0%", invoke(*shlex.split(command)[1:]).out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("convert", [torch.Tensor.to_sparse, lambda tensor: tensor.to("meta")], ids=["sparse", "meta"])
+def test_a_pickle_without_dense_values_is_an_error(
+    marian: Path, invoke: Invoke, tmp_path: Path, convert: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    folder = Path(shutil.copytree(marian, tmp_path / "hf"))
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    name = "model.encoder.layers.1.fc1.weight"
+    torch.save(weights | {name: convert(weights[name])}, folder / "pytorch_model.bin")
+    assert (
+        f"(`{name}` is sparse, nested or without values)" in invoke("import", "hf", "run", "--allow-pickle", code=2).err
+    )
 
 
 class Hostile:
