@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seq2attn.config.base import FieldError
-from seq2attn.config.plugin import plugin_modules
+from seq2attn.config.plugin import allow_code, plugin_modules
 from seq2attn.data.collate import make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.prepared_data import PreparedData
@@ -50,6 +50,7 @@ def check_parts(experiment: ExperimentConfig, *, needs_initial_run: bool = True)
     weights of the initial run that do not. A training that is resumed needs no initial run, nor does the plan of one.
     """
     training = experiment.training
+    allow_code(plugin_modules(experiment))  # the user's own config is trusted, and with it these modules in other runs
     if needs_initial_run:
         _check_initial_run(experiment)
     exclude = training.init_from.exclude if training.init_from else ()

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from seq2attn.config.plugin import allow_code, plugin_modules
+from seq2attn.config.plugin import plugin_modules
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.prepare import prepare
 from seq2attn.data.prepared_data import PREPARED, PreparedData, load_prepared
@@ -57,7 +57,6 @@ def train(
     """
     training = experiment.training
     stop = StopRequest(training.time_limit)
-    allow_code(plugin_modules(experiment))  # plug-ins in the user's own config are trusted
     run = RunDirectory(experiment.run_dir)
     check_parts(experiment, needs_initial_run=not (resume and checkpoint_folders(run.folder)))
     device = training_device(training.device)
