@@ -94,12 +94,16 @@ def test_ensembles_and_precisions(home: Path, way: str) -> None:
     assert COPIES[way](faster).engine.description == "native bfloat16"
 
 
-def test_other_weights_are_refused(home: Path, tmp_path: Path) -> None:
-    run = untrained_run(tmp_path)
-    content = pickle.dumps(seq2attn.load(run.folder))
+@pytest.mark.parametrize("changed", ["run", "member", "reranker"])
+def test_other_weights_are_refused(tmp_path: Path, changed: str) -> None:
+    runs = {name: untrained_run(tmp_path / name) for name in ("run", "member", "reranker")}
+    options = TranslationOptions(ensemble=[runs["member"].folder], rerank=[str(runs["reranker"].folder)])
+    content = pickle.dumps(seq2attn.load(runs["run"].folder, options))
     assert pickle.loads(content).translate("")
-    change_weights(run, lambda model: model.output_projection.weight.mul_(2))
-    with pytest.raises(RunError, match=r"model\.safetensors: is not what the translator was loaded from"):
+    change_weights(runs[changed], lambda model: model.output_projection.weight.mul_(2))
+    with pytest.raises(
+        RunError, match=rf"{changed}/run/model\.safetensors: is not what the translator was loaded from"
+    ):
         pickle.loads(content)
 
 
