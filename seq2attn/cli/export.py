@@ -44,8 +44,8 @@ def export(
     """
     from seq2attn.errors import UserError
     from seq2attn.experiment.run_directory import RunDirectory
-    from seq2attn.export.export_run import export_run
-    from seq2attn.export.targets import get_target
+    from seq2attn.exporters.export_run import export_run
+    from seq2attn.exporters.targets import get_target
 
     if tag is not None and verify_with is None:
         raise UserError("--tag is for --verify-with; the dev set of the run has its own")

@@ -11,8 +11,8 @@ import pytest
 import seq2attn
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.export_run import export_run
-from seq2attn.export.onnx_target import OnnxTarget
+from seq2attn.exporters.export_run import export_run
+from seq2attn.exporters.onnx_target import OnnxTarget
 from seq2attn.io.terminal import name_options
 from seq2attn.tokenizers.base import Tokenizer
 from tests.support.commands import Invoke, all_commands, write_lines

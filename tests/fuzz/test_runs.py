@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from seq2attn.export.targets import get_target
+from seq2attn.exporters.targets import get_target
 from seq2attn.inference.engines.exported import write_manifest
 from seq2attn.io.files import atomic_dir
 from tests.support.family_runs import FAMILIES, make_run

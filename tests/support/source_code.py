@@ -21,7 +21,7 @@ LAYERS = """
     experiment
     inference
     training  pretrained  evaluation  diagnostics
-    export  sweep
+    exporters  sweep
     cli
     __main__
 """

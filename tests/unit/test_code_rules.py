@@ -17,7 +17,7 @@ MAX_LINES = 40
 MAX_FILE_LINES = 300
 RECEIVERS = {"self", "cls", "ctx"}
 COMPONENTS = {"attention", "encoders", "decoders"}
-OUTSIDE = {"pretrained", "export"}
+OUTSIDE = {"pretrained", "exporters"}
 """Packages that convert components to and from those of other programs."""
 
 Rule = Callable[[str, ast.AST], Iterator[str]]

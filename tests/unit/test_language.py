@@ -41,7 +41,7 @@ def test_no_word_has_a_private_meaning():
     assert places == []
 
 
-OTHER_PROGRAMS = ("seq2attn/config/hints.py", "seq2attn/pretrained/", "seq2attn/export/")
+OTHER_PROGRAMS = ("seq2attn/config/hints.py", "seq2attn/pretrained/", "seq2attn/exporters/")
 """Code that calls things as other programs do."""
 KNOWN = {
     "seq2attn/experiment/training_config.py: objective",  # a message, to be changed with the messages of the commands

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from seq2attn.errors import UserError
-from seq2attn.export.ctranslate2_target import CTranslate2Target
-from seq2attn.export.huggingface_target import HuggingFaceTarget
+from seq2attn.exporters.ctranslate2_target import CTranslate2Target
+from seq2attn.exporters.huggingface_target import HuggingFaceTarget
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.onnx_engine import OnnxEngine

@@ -26,8 +26,8 @@ import seq2attn
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.export_run import export_run
-from seq2attn.export.huggingface_target import HuggingFaceTarget
+from seq2attn.exporters.export_run import export_run
+from seq2attn.exporters.huggingface_target import HuggingFaceTarget
 from seq2attn.options import TranslationOptions
 from seq2attn.pretrained.families import FAMILIES
 from seq2attn.pretrained.family import Family, ImportOptions

@@ -14,9 +14,9 @@ from seq2attn.data.collate import collate_source
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.export_run import export_run
-from seq2attn.export.huggingface_target import HuggingFaceTarget
-from seq2attn.export.targets import TARGETS, get_target
+from seq2attn.exporters.export_run import export_run
+from seq2attn.exporters.huggingface_target import HuggingFaceTarget
+from seq2attn.exporters.targets import TARGETS, get_target
 from seq2attn.inference.engines.exported import load_exported_engine
 from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.pretrained.family import ImportOptions

@@ -16,7 +16,7 @@ from typing import Literal
 
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.export.model_card import known_languages
+from seq2attn.exporters.model_card import known_languages
 from seq2attn.io.files import write_bytes, write_json
 from seq2attn.pretrained.family import TOKENIZER_FILE
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, TARGET_VOCABULARY_FILE, VOCABULARY_FILE

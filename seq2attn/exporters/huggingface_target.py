@@ -19,8 +19,8 @@ from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.export_target import ExportTarget, no_option, unsupported_parts
-from seq2attn.export.tokenizer_export import EXPORTED_KINDS, check_exported_tokenizer, export_tokenizers, usage_code
+from seq2attn.exporters.export_target import ExportTarget, no_option, unsupported_parts
+from seq2attn.exporters.tokenizer_export import EXPORTED_KINDS, check_exported_tokenizer, export_tokenizers, usage_code
 from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.io.files import write_json
 from seq2attn.io.hf_folder import CONFIG_FILE, WEIGHTS_FILE

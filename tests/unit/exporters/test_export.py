@@ -12,8 +12,8 @@ import torch
 
 from seq2attn.errors import ConfigError, DataError, RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.ctranslate2_target import CTranslate2Target
-from seq2attn.export.export_run import export_run
+from seq2attn.exporters.ctranslate2_target import CTranslate2Target
+from seq2attn.exporters.export_run import export_run
 from seq2attn.inference.engines.agreement import SearchAgreement
 from seq2attn.inference.engines.exported import check_manifest, load_exported_engine
 from seq2attn.inference.load import load_experiment

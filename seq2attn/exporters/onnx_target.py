@@ -7,7 +7,7 @@ from pathlib import Path
 from seq2attn.config.base import FieldError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.export_target import ExportTarget
+from seq2attn.exporters.export_target import ExportTarget
 from seq2attn.inference.engines.onnx_engine import DTYPE_KEY, ENCODE_FILE, ENGINE_NAME, STEP_FILE, import_package, quiet
 
 QUANTIZED_OPERATORS = "MatMul", "Gather", "LSTM"
@@ -28,7 +28,7 @@ class OnnxTarget(ExportTarget):
 
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write both graphs. Raises ConfigError for a component that cannot be exported."""
-        from seq2attn.export.onnx_graphs import build_graphs
+        from seq2attn.exporters.onnx_graphs import build_graphs
 
         paths = {"encoder": folder / ENCODE_FILE, "decoder": folder / STEP_FILE}
         for (part, path), graph in zip(paths.items(), build_graphs(run.load().model), strict=True):

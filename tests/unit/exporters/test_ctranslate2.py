@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from seq2attn.errors import UserError
-from seq2attn.export.ctranslate2_target import build_spec, save_spec
+from seq2attn.exporters.ctranslate2_target import build_spec, save_spec
 from seq2attn.inference.engines.base import EngineError
 from seq2attn.inference.engines.ctranslate2_engine import CTranslate2Engine, user_errors
 from seq2attn.inference.engines.native import NativeEngine

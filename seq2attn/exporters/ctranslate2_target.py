@@ -15,7 +15,7 @@ from seq2attn.decoders.transformer import TransformerDecoderConfig, TransformerD
 from seq2attn.encoders.transformer import GATED_ACTIVATIONS, TransformerConfig, TransformerLayersConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.export_target import ExportTarget, no_option, unsupported_parts
+from seq2attn.exporters.export_target import ExportTarget, no_option, unsupported_parts
 from seq2attn.inference.engines.ctranslate2_engine import ENGINE_NAME, MAX_POSITIONS, import_ctranslate2
 from seq2attn.models import ModelConfig, Seq2Seq
 from seq2attn.nn.layers import GatedFeedForward, LearnedPositionEmbedding, SinusoidalPositionEncoding

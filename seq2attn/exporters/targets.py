@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from seq2attn.errors import UserError
-from seq2attn.export.ctranslate2_target import CTranslate2Target
-from seq2attn.export.export_target import ExportTarget
-from seq2attn.export.huggingface_target import HuggingFaceTarget
-from seq2attn.export.onnx_target import OnnxTarget
+from seq2attn.exporters.ctranslate2_target import CTranslate2Target
+from seq2attn.exporters.export_target import ExportTarget
+from seq2attn.exporters.huggingface_target import HuggingFaceTarget
+from seq2attn.exporters.onnx_target import OnnxTarget
 
 TARGETS: dict[str, ExportTarget] = {
     target.name: target for target in (CTranslate2Target(), OnnxTarget(), HuggingFaceTarget())

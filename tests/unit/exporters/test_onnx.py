@@ -10,8 +10,8 @@ import torch
 
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.onnx_graphs import build_graphs
-from seq2attn.export.onnx_target import OnnxTarget
+from seq2attn.exporters.onnx_graphs import build_graphs
+from seq2attn.exporters.onnx_target import OnnxTarget
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.onnx_engine import ENCODE_FILE, STEP_FILE, OnnxEngine, OnnxModel, OnnxState
 from seq2attn.models import build_model

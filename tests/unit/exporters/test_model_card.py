@@ -13,7 +13,7 @@ import seq2attn
 from seq2attn.data.inspection import DataReport, inspect_pairs
 from seq2attn.errors import RunError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.model_card import build_model_card, known_languages
+from seq2attn.exporters.model_card import build_model_card, known_languages
 from seq2attn.inference.engines.agreement import AgreementReport, SearchAgreement
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_manifest, write_manifest
 from seq2attn.io.weights import unique_state_dict

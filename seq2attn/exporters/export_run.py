@@ -15,8 +15,8 @@ import torch
 from seq2attn.data.readers import check_regular, read_pairs
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.export.export_target import ExportTarget
-from seq2attn.export.model_card import build_model_card
+from seq2attn.exporters.export_target import ExportTarget
+from seq2attn.exporters.model_card import build_model_card
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
 from seq2attn.inference.engines.base import Engine, EngineError
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_replaceable, write_manifest
