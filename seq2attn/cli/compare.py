@@ -55,7 +55,6 @@ def compare(
     check_output(html, "compare", source, *(reference or ()), overwrite=overwrite)
     comparison = compare_translations(runs, source, tuple(reference or ()), tag, test=test, num_examples=examples)
     if html is not None:
-        html.parent.mkdir(parents=True, exist_ok=True)
         with output(html, "compare") as file:
             file.write(comparison_html(comparison).encode())
     if output_format == "json":

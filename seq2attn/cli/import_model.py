@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -64,7 +65,8 @@ def import_(
     options = ImportOptions(positions, punctuation, source_language, to, source_prefix)
     report = import_run(folder, run, options, allow_pickle=allow_pickle, verify_with=verify_with)
     if report is None:
-        typer.echo("not verified: transformers is not installed, or has no such model", err=True)
+        reason = "has no such model" if find_spec("transformers") else "is not installed (pip install '.[pretrained]')"
+        typer.echo(f"not verified: transformers {reason}", err=True)
     else:
         typer.echo(report)
     typer.echo(f"imported to {run}", err=True)

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from seq2attn.config.hints import suggest
+from seq2attn.config.hints import suggest_file
 from seq2attn.errors import UserError
 
 
@@ -60,7 +60,7 @@ def _resolve_path(value: str | Path, *, check_files: bool = False) -> Path:
         resolved = path.resolve()
         if check_files and not path.exists():
             names = [file.name for file in resolved.parent.iterdir()] if resolved.parent.is_dir() else []
-            raise ValueError(f"there is no such file: {resolved}{suggest(resolved.name, names)}")
+            raise ValueError(f"there is no such file: {resolved}{suggest_file(resolved.name, names)}")
         # A pipe, such as /dev/fd/63 of `<(...)`, resolves to a name that no file has.
         return resolved if resolved.exists() or not path.exists() else path
     except RuntimeError as error:  # links in a circle

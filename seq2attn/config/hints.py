@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 HINTS = {
     "`training.optimizer.lr`": "learning_rate lr lrate",
@@ -99,6 +100,12 @@ def suggest(name: str, names: Collection[str]) -> str:
     """The end of an error message about `name`: the most similar of the known names; empty if none is similar."""
     similar = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean `{similar[0]}`?" if similar else ""
+
+
+def suggest_file(name: str, names: Iterable[str]) -> str:
+    """`suggest` for a file: the part of the name before the suffix has to be similar, too."""
+    similar = {other for other in names if difflib.get_close_matches(Path(name).stem, [Path(other).stem])}
+    return suggest(name, similar)
 
 
 def suggest_or_list(name: str, names: Iterable[str]) -> str:

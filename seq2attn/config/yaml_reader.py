@@ -19,7 +19,7 @@ from yaml.error import Mark, MarkedYAMLError
 from yaml.reader import ReaderError
 
 from seq2attn.config.base import Config, PathString
-from seq2attn.config.hints import look_alike, suggest
+from seq2attn.config.hints import look_alike, suggest_file
 from seq2attn.config.merge import merge
 from seq2attn.config.plugin import is_run
 from seq2attn.config.yaml_tree import COMMAND_LINE, Diagnostic, YAMLValue, format_diagnostics
@@ -276,6 +276,8 @@ def _mark(name: str, text: str, index: int) -> Mark:
 
 def _reason(path: Path, error: OSError) -> str:
     if not isinstance(error, FileNotFoundError):
-        return f"cannot read {path}: {error.strerror}"
+        config = path / "config.yaml"
+        resume = f"; to continue the training of this run: seq2attn train {config} --resume" if config.is_file() else ""
+        return f"cannot read {path}: {error.strerror}{resume}"
     names = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-    return f"there is no file {path}{suggest(path.name, names)}"
+    return f"there is no file {path}{suggest_file(path.name, names)}"

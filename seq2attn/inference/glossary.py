@@ -35,8 +35,9 @@ class TermCounts:
     terms: int
 
     def __str__(self) -> str:
-        share = f" ({self.met / self.terms:.1%})" if self.terms else ""
-        return f"{self.met:,} of {self.terms:,} terms met{share}"
+        if not self.terms:
+            return "no source line has one of its terms"
+        return f"{self.met:,} of {self.terms:,} terms are in the translations ({self.met / self.terms:.1%})"
 
 
 @dataclass(frozen=True)

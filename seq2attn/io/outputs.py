@@ -52,11 +52,16 @@ def output(path: Path, command: str = "") -> Iterator[BinaryIO]:
 
 
 def check_output(path: Path | None, command: str, *inputs: Path | None, overwrite: bool = False) -> None:
-    """Raises UserError for an output that would replace one of the inputs, or something that `command` did not write.
+    """Raises UserError for an output that would replace one of the inputs, or something that `command` did not write,
+    and for one in a folder that does not exist.
 
     So no corpus is lost by a wrong name. An empty file is replaced, and everything but an input with `overwrite`.
     """
-    if path is None or path in STANDARD_OUTPUTS or not path.is_file():
+    if path is None or path in STANDARD_OUTPUTS:
+        return
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}; make it, or give another name")
+    if not path.is_file():
         return
     if any(file and file.exists() and path.samefile(file) for file in inputs):
         raise UserError(f"{path}: is an input of this command too; give another name")

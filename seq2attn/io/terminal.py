@@ -18,8 +18,9 @@ _VISIBLE = {
     **{code: f"\\u{code:04x}" for code in (*_DIRECTIONS, *range(0xD800, 0xE000))},
 }
 
-ARGUMENT = re.compile("``(?P<name>[a-z_]+)(?:=(?P<value>.*?))?``", re.DOTALL)
-"""An argument of a function in a message, such as ``beam`` or ``beam=5``."""
+ARGUMENT = re.compile("^[0-9]+ \\| .*|(?<![`'])``(?P<name>[a-z_]+)(?:=(?P<value>(?:.|\n)*?))?``(?![`'])", re.MULTILINE)
+"""An argument of a function in a message, such as ``beam`` or ``beam=5``, or a line of a config, which may have such
+text too; in other quotes it is text of the user."""
 OPTIONS = {
     "as_json": "json",
     "input_file": "input",
@@ -50,6 +51,8 @@ def name_options(message: str) -> str:
     """A message with options in place of arguments: ``beam=5`` becomes `--beam 5`."""
 
     def option(argument: re.Match[str]) -> str:
+        if argument["name"] is None:
+            return argument[0]
         name = OPTIONS.get(argument["name"], argument["name"].replace("_", "-"))
         return f"--{name}" if argument["value"] is None else f"--{name} {argument['value']}"
 

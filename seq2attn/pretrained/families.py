@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seq2attn.errors import DataError
-from seq2attn.io.files import FILE_HINT, read_object
+from seq2attn.io.files import FILE_HINT, MANIFEST, read_object
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files
 from seq2attn.pretrained.bart import Bart
 from seq2attn.pretrained.family import Family, ImportOptions
@@ -25,6 +25,8 @@ def read_family(folder: Path, options: ImportOptions, *, allow_pickle: bool) -> 
     """
     if not (folder / CONFIG_FILE).is_file() and (file := find_marian_files(folder)):
         return MarianFiles(file, options)
+    if (folder / MANIFEST).is_file():
+        raise DataError(f"{folder}: is a run directory already; translate with it: seq2attn translate {folder}")
     check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: ``allow_pickle`` reads it")
     config = read_object(folder / CONFIG_FILE, FILE_HINT)
     families = {family.model_type: family for family in FAMILIES}

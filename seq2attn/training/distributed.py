@@ -173,11 +173,19 @@ class StopRequest:
         if self._signal is None:
             self._signal = number
             self._signal_time = now
+            end = "training ends after this update or validation, with a checkpoint; again: at once, without one"
+            _print_at_once(f"{stop_reason(128 + number)}: {end}")
         elif now - self._signal_time > REPEAT_WINDOW:
             # Files are written under temporary names, so nothing needs to be cleaned up.
-            with suppress(OSError):  # the terminal may be closed
-                print(f"\n{stop_reason(128 + number)} again: exiting", file=sys.stderr, flush=True)
+            _print_at_once(f"{stop_reason(128 + number)} again: exiting")
             os._exit(128 + number)
+
+
+def _print_at_once(message: str) -> None:
+    """Print a message of the first process, unless the terminal is closed, or the interrupted code is printing."""
+    if os.environ.get("RANK", "0") == "0":
+        with suppress(OSError, RuntimeError):
+            print(f"\n{message}", file=sys.stderr, flush=True)
 
 
 def stop_reason(code: int) -> str:

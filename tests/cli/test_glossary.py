@@ -31,7 +31,7 @@ def test_translations_have_the_terms(invoke: Invoke, run: RunDirectory) -> None:
     first, empty, other, last = done.out.splitlines()
     assert "not many" in first and "of" in first.split() and empty == "" and "which there are" in last
     assert other == invoke(*command, given=GIVEN).out.splitlines()[2]
-    assert "glossary: 3 of 3 terms met (100.0%)\n" in done.err
+    assert "glossary: 3 of 3 terms are in the translations (100.0%)\n" in done.err
     split = invoke(*command, "few of words", "--glossary", "terms", "--set", "search.lengths.max_source_length=1")
     assert "not many" in split.out and "2 of 2 terms" in split.err
     parts = [invoke(*command, part, "--glossary", "terms").out.strip() for part in ("few", "of", "words")]
@@ -65,7 +65,7 @@ def test_evaluate_has_the_terms_and_their_share(invoke: Invoke, run: RunDirector
     options = "--glossary", "terms", "--beam", "4"
     write_lines(tmp_path / "in", GIVEN.decode().splitlines())
     table = invoke("evaluate", run.folder, "--source", "in", "--reference", "in", *options).out
-    assert "; glossary: 3 of 3 terms met (100.0%)\n" in table
+    assert "; glossary: 3 of 3 terms are in the translations (100.0%)\n" in table
     report = json.loads((run.folder / "evaluation/in.json").read_text(encoding="utf-8"))
     digest = hashlib.sha256((tmp_path / "terms").read_bytes()).hexdigest()[:8]
     assert report["glossary"] == {"met": 3, "terms": 3} and f"glossary terms (SHA-256 {digest})" in report["engine"]
@@ -75,7 +75,10 @@ def test_evaluate_has_the_terms_and_their_share(invoke: Invoke, run: RunDirector
     assert json.loads((run.folder / "evaluation/ours.json").read_text(encoding="utf-8"))["glossary"] is None
     glossary = Glossary.load(tmp_path / "terms", run.load_tokenizers())
     assert glossary.count_met(["a few words", "few"], ["of", "not many"]) == TermCounts(2, 3)
-    for counts, text in {(0, 0): "0 of 0 terms met", (1, 3): "1 of 3 terms met (33.3%)"}.items():
+    for counts, text in {
+        (0, 0): "no source line has one of its terms",
+        (1, 3): "1 of 3 terms are in the translations (33.3%)",
+    }.items():
         assert str(TermCounts(*counts)) == text
 
 
@@ -88,7 +91,7 @@ def test_terms_replace_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path
         plain = invoke(*command, word).out
         done = invoke(*command, word, "--glossary", "terms", "--replace-unk")
         assert "<unk>" in plain and done.out == plain.replace("<unk>", expected)
-        assert ("1 of 1 terms" if word == "Zoe" else "0 of 0 terms") in done.err
+        assert ("1 of 1 terms" if word == "Zoe" else "no source line has one") in done.err
     assert "not many" in invoke(*command, "a few words", "--glossary", "terms", "--replace-unk").out
     invoke("evaluate", run.folder, "--beam", "4", "--glossary", "terms", "--replace-unk")
     said = "terms:1: the model cannot produce 'Zo\u00eb Ann'"

@@ -78,7 +78,7 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     assert "\nlayer 2" in invoke(*look).out
     assert invoke("translate", "runs/de-en", "Das", "--ensemble", "runs/adapted").out.count("\n") == 1
     invoke(*train_lora)
-    assert "is now the mean of 00000001" in invoke("average", "runs/lora", "--last", "1").err
+    assert "now has the weights of checkpoint 00000001" in invoke("average", "runs/lora", "--last", "1").err
     before, after = (
         safetensors.torch.load_file(tmp_path / f"runs/{name}/model.safetensors") for name in ("de-en", "adapted")
     )

@@ -72,6 +72,8 @@ def test_an_argument_in_a_message_becomes_its_option() -> None:
             is_option = param.opts[0].startswith("-")
             assert not is_option or name_options(f"``{param.name}``") in (*param.opts, *param.secondary_opts)
     assert name_options("give ``beam=5``, ``n_best`` or `beam`") == "give --beam 5, --n-best or `beam`"
+    for text in ("the tag ```a```", "begin with '``beam``'", "c.yaml:1:1: unknown\n  |\n1 | a: ``beam=5``\n  | ^"):
+        assert name_options(text) == text  # of the user
 
 
 @pytest.fixture

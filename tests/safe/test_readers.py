@@ -157,7 +157,7 @@ def test_averages_after_a_torn_log(run_of_three_checkpoints: RunDirectory, name:
             with pytest.raises(RunError, match=rf"{METRICS_FILE}:\d+: .*; remove the file"):
                 average_run(run_of_three_checkpoints.folder, last=2, best=None)
         else:
-            assert "is now the mean of 00000004, 00000006" in average_run(
+            assert "is now the mean of checkpoints 00000004, 00000006" in average_run(
                 run_of_three_checkpoints.folder, last=2, best=None
             )
     finally:

@@ -50,7 +50,8 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
     names = [checkpoint.folder.name for checkpoint in chosen]
     with lock_directory(folder):
         run.save_model(average_weights(chosen), vocabularies, {"checkpoints": names})
-    return f"{run.weights_path} is now the mean of {', '.join(names)}{note}"
+    content = "is now the mean of checkpoints" if len(names) > 1 else "now has the weights of checkpoint"
+    return f"{run.weights_path} {content} {', '.join(names)}{note}"
 
 
 def _removed_between(run: RunDirectory, chosen: list[Checkpoint]) -> list[int]:

@@ -242,6 +242,7 @@ def test_rules_are_checked_where_the_parts_they_need_are_valid(path):
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "base.yaml").touch()
     assert mistakes(tmp_path / "bse.yaml") == "FILE: there is no file FILE; did you mean `base.yaml`?"
+    assert mistakes(tmp_path / "my.yaml") == "FILE: there is no file FILE"  # the suffix alone is similar
     assert mistakes(tmp_path) == "FILE: cannot read FILE: Is a directory"
 
 

@@ -54,12 +54,18 @@ def test_each_process_resumes_with_its_own_sums():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_is_heard_and_its_handler_put_back(number: int) -> None:
+def test_a_signal_is_heard_and_its_handler_put_back(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """What will happen is printed at once, by the first process."""
     before = signal.getsignal(number)
     with StopRequest() as stop:
         assert stop.exit_code == 0
         os.kill(os.getpid(), number)
         assert stop.exit_code == 128 + number
+        name = signal.Signals(number).name
+        said = (
+            f"\n{name}: training ends after this update or validation, with a checkpoint; again: at once, without one\n"
+        )
+        assert capsys.readouterr().err == said
     assert signal.getsignal(number) is before
 
 
