@@ -79,15 +79,19 @@ To: TypeAlias = Annotated[
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 
-def _overrides(description: str) -> Any:
-    """The option `--set`; `description` names the file, with an example."""
-    help = f"Set a value of {description}. Repeatable."
-    return typer.Option("--set", metavar="KEY=VALUE", default_factory=list, show_default=False, help=help)
+def _repeatable(name: str, metavar: str, help: str) -> Any:
+    """An option that may be given several times, or not at all."""
+    help = f"{help} Repeatable."
+    return typer.Option(name, metavar=metavar, default_factory=list, show_default=False, help=help)
 
 
-Overrides: TypeAlias = Annotated[list[str], _overrides("the config, e.g. --set search.beam_size=10")]
+Overrides: TypeAlias = Annotated[
+    list[str], _repeatable("--set", "KEY=VALUE", "Set a value of the config, e.g. --set search.beam_size=10.")
+]
 
-SweepOverrides: TypeAlias = Annotated[list[str], _overrides("the file, e.g. --set seeds=[1,2,3]")]
+SweepOverrides: TypeAlias = Annotated[
+    list[str], _repeatable("--set", "KEY=VALUE", "Set a value of the file, e.g. --set seeds=[1,2,3].")
+]
 
 SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 LongInputs: TypeAlias = Literal["split", "truncate"]
@@ -104,32 +108,23 @@ class TranslationOptions:
     allow_code: AllowCode = field(default_factory=list)
     ensemble: Annotated[
         list[Path],
-        typer.Option(
+        _repeatable(
             "--ensemble",
-            metavar="RUN_DIR",
-            default_factory=list,
-            show_default=False,
-            help="Average the probabilities with those of this run, which has the same target vocabulary. Repeatable.",
+            "RUN_DIR",
+            "Average the probabilities with those of this run, which has the same target vocabulary.",
         ),
     ] = field(default_factory=list)
     rerank: Annotated[
         list[str],
-        typer.Option(
-            metavar="RUN_DIR[:WEIGHT]",
-            default_factory=list,
-            show_default=False,
-            help="Rerank the hypotheses of each line by this run of the same direction too, with a weight of 1 or"
-            " WEIGHT. Repeatable.",
+        _repeatable(
+            "--rerank",
+            "RUN_DIR[:WEIGHT]",
+            "Rerank the hypotheses of each line by this run of the same direction too, with a weight of 1 or WEIGHT.",
         ),
     ] = field(default_factory=list)
     rerank_backward: Annotated[
         list[str],
-        typer.Option(
-            metavar="RUN_DIR[:WEIGHT]",
-            default_factory=list,
-            show_default=False,
-            help="The same by a run from target to source. Repeatable.",
-        ),
+        _repeatable("--rerank-backward", "RUN_DIR[:WEIGHT]", "The same by a run from target to source."),
     ] = field(default_factory=list)
     to: To = None
     beam: Annotated[int | None, typer.Option(min=1, max=1000, metavar="N", help="Beam search with N beams.")] = None
@@ -250,25 +245,12 @@ class EvaluateOptions:
     source: Annotated[
         Path | None, typer.Option(help="Evaluate on this file instead of the config's test sets.", metavar="FILE")
     ] = None
-    references: Annotated[
-        list[Path],
-        typer.Option(
-            "--reference",
-            default_factory=list,
-            help="Reference translations of --source. Repeatable.",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = field(default_factory=list)
+    references: Annotated[list[Path], _repeatable("--reference", "FILE", "Reference translations of --source.")] = (
+        field(default_factory=list)
+    )
     metrics: Annotated[
         list[str],
-        typer.Option(
-            "--metric",
-            default_factory=list,
-            help="bleu, chrf, chrf++, ter, exact, token-error-rate or paper_bleu. Repeatable.",
-            metavar="NAME",
-            show_default=False,
-        ),
+        _repeatable("--metric", "NAME", "bleu, chrf, chrf++, ter, exact, token-error-rate or paper_bleu."),
     ] = field(default_factory=list)
     tokenize: Annotated[
         str | None,
