@@ -163,7 +163,10 @@ def largest_micro_batches(micro_batches: Sequence[Indices], lengths: NDArray[np.
 def reserve_optimizer_memory(
     module: nn.Module, optimizer: torch.optim.Optimizer, training: TrainingConfig
 ) -> list[Tensor]:
-    """Tensors of the size of the state after the optimizer's first step: two per weight for Adam, and its average."""
+    """Tensors of the size of the state after the optimizer's first step: two per weight for Adam, and its average.
+
+    Two for Muon as well, which keeps one for a matrix and needs as much to make it orthogonal.
+    """
     if optimizer.state:
         return []
     count = 2 if "momentum" not in optimizer.defaults else int(optimizer.defaults["momentum"] > 0)

@@ -157,6 +157,7 @@ KNOWN: dict[Rule, set[str]] = {
         "nn.device: torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
         "nn.device: torch.backends.cuda.matmul.allow_tf32",
         "nn.device: torch.backends.cudnn.allow_tf32",
+        "optim.muon: parameter.grad",
         "training.minimum_risk: metric.effective_order",
         "training.nonfinite: self.optimizer.found_inf",
     },
