@@ -48,18 +48,20 @@ class Blind:
 
 
 class Slow(_GRU):
-    """A GRU that takes 100 seconds to build, by a clock that counts `seconds`."""
+    """A GRU that takes 100 seconds to build, and `per_token` for each token, by a clock that counts `seconds`."""
 
     seconds = 0.0
 
     class Config(seq2attn.Config):
         kind: str
+        per_token: float = 0.0
 
         def build(self, input_dim: int) -> Encoder:
             Slow.seconds += 100
             return Slow(self, input_dim)
 
     def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        Slow.seconds += self.config.per_token * embedded[..., 0].numel()
         return self.gru(embedded, sequences)
 
 
