@@ -9,26 +9,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from seq2attn.options import AllowCode, Overwrite, RunDirs, Tag
+from seq2attn.cli.flatten import takes
+from seq2attn.options import AllowCode, Overwrite, RunDirs
+from seq2attn.options.runs import CompareOptions
 
 
+@takes("runs allow_code source references tag test examples output_format html overwrite")
 def compare(
     runs: RunDirs,
     allow_code: AllowCode,
-    source: Annotated[
-        Path | None, typer.Option(help="The file of `evaluate --source`, for its translations.", metavar="FILE")
-    ] = None,
-    reference: Annotated[
-        list[Path] | None, typer.Option(help="Reference translations of --source. Repeatable.", metavar="FILE")
-    ] = None,
-    tag: Tag = None,
-    test: Annotated[
-        Literal["bootstrap", "randomization"],
-        typer.Option(help="Significance test: paired bootstrap, or paired approximate randomization."),
-    ] = "bootstrap",
-    examples: Annotated[
-        int, typer.Option(min=0, help="Number of sentences whose translations differ most.", metavar="N")
-    ] = 5,
+    options: CompareOptions,
     output_format: Annotated[
         Literal["text", "markdown", "json"], typer.Option("--format", help="Format of the output.")
     ] = "text",
@@ -45,15 +35,12 @@ def compare(
       seq2attn compare runs/a runs/b runs/c --html comparison.html
       seq2attn compare runs/a runs/b --source new.de --reference new.en --format markdown
     """
-    from seq2attn.errors import UserError
-    from seq2attn.evaluation.compare import compare_translations
+    from seq2attn.evaluation.compare import compare
     from seq2attn.evaluation.compare_report import comparison_html, comparison_text
     from seq2attn.io.outputs import check_output, output
 
-    if len(runs) < 2 or len({run.resolve() for run in runs}) < len(runs):
-        raise UserError("give two or more different run directories")
-    check_output(html, "compare", source, *(reference or ()), overwrite=overwrite)
-    comparison = compare_translations(runs, source, tuple(reference or ()), tag, test=test, num_examples=examples)
+    check_output(html, "compare", options.source, *options.references, overwrite=overwrite)
+    comparison = compare(*runs, options=options)
     if html is not None:
         with output(html, "compare") as file:
             file.write(comparison_html(comparison).encode())

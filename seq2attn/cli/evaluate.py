@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from seq2attn.cli.flatten import takes
-from seq2attn.options import EvaluateOptions, Overwrite, RunDirs, TranslationOptions
+from seq2attn.options import Overwrite, RunDirs, TranslationOptions
+from seq2attn.options.runs import EvaluateOptions
 
 
 @takes(
@@ -40,13 +41,13 @@ def evaluate(
       seq2attn evaluate runs/before runs/after
       seq2attn evaluate runs/a --ensemble runs/b --ensemble runs/c
     """
-    from seq2attn.evaluation.evaluate_runs import evaluate_runs
+    from seq2attn.evaluation.evaluate_runs import evaluate
     from seq2attn.visualization.curves import draw_bleu_by_length
     from seq2attn.visualization.figure import check_drawing
 
     if plot is not None:
         check_drawing(plot, evaluation.source, *evaluation.references, overwrite=overwrite)
-    evaluated = evaluate_runs(runs, options, evaluation)
+    evaluated = evaluate(*runs, options=options, evaluation=evaluation)
     if plot is not None:
         draw_bleu_by_length({label: result.by_length for label, result in evaluated.by_label.items()}, plot)
     reports = evaluated.reports if len(runs) > 1 else evaluated.reports[str(runs[0])]

@@ -7,26 +7,20 @@ from typing import Annotated
 
 import typer
 
-from seq2attn.options import AllowCode, RunDir, Tag
+from seq2attn.cli.flatten import takes
+from seq2attn.options import AllowCode, RunDir
+from seq2attn.options.runs import ExportOptions
 
 
+@takes("run allow_code to folder quantization verify_with tag")
 def export(
     run: RunDir,
     allow_code: AllowCode,
+    options: ExportOptions,
     to: Annotated[str, typer.Option(metavar="ctranslate2|onnx|huggingface", help="The format to export to.")],
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="The output directory. [RUN_DIR/FORMAT]", show_default=False)
     ] = None,
-    quantization: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE", help="Data type of the weights: float32, int8; float16 for ctranslate2. [float32]"
-        ),
-    ] = None,
-    verify_with: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Lines to verify with. [the first 200 sources of the dev set]")
-    ] = None,
-    tag: Tag = None,
 ) -> None:
     """Export a trained model to another inference engine or to Hugging Face's transformers, and verify it.
 
@@ -42,15 +36,7 @@ def export(
       seq2attn translate runs/phrasebook --engine onnx "Das Haus ist alt."
       seq2attn export runs/phrasebook --to huggingface
     """
-    from seq2attn.errors import UserError
-    from seq2attn.experiment.run_directory import RunDirectory
-    from seq2attn.exporters.export_run import export_run
-    from seq2attn.exporters.targets import get_target
+    from seq2attn.exporters.export_run import export
 
-    if tag is not None and verify_with is None:
-        raise UserError("--tag is for --verify-with; the dev set of the run has its own")
-    target = get_target(to)
-    where = folder or run / target.name
-    report = export_run(RunDirectory(run), target, where, quantization=quantization, verify_with=verify_with, tag=tag)
-    typer.echo(report)
-    typer.echo(f"exported to {where}", err=True)
+    typer.echo(export(run, to, folder, options))
+    typer.echo(f"exported to {folder or run / to}", err=True)

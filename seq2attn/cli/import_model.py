@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from seq2attn.cli.flatten import takes
+from seq2attn.options.runs import ImportOptions
 
+
+@takes("folder run source_language target_language source_prefix positions punctuation allow_pickle verify_with")
 def import_(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="A folder of Hugging Face, or of Marian.", show_default=False)
     ],
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The new run directory.", show_default=False)],
-    source_language: Annotated[
-        str | None,
-        typer.Option("--from", metavar="LANG", help="The language of the sources, for a model with several."),
-    ] = None,
-    to: Annotated[
-        str | None, typer.Option(metavar="LANG", help="The language to translate into, for a model with several.")
-    ] = None,
-    source_prefix: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Text before each source line, for T5. [that of its task --to LANG]"),
-    ] = None,
-    positions: Annotated[
-        Literal["tensor2tensor", "transformers"],
-        typer.Option(help="Sinusoids as Marian was trained with, or those that transformers puts in their place."),
-    ] = "tensor2tensor",
-    punctuation: Annotated[
-        bool,
-        typer.Option(help="Normalize punctuation as Moses does, for older models of OPUS-MT; needs sacremoses."),
-    ] = True,
+    options: ImportOptions,
     allow_pickle: Annotated[
         bool,
         typer.Option(
@@ -59,11 +45,9 @@ def import_(
       seq2attn import flan-t5-small runs/t5 --source-prefix "translate English to German:"
       seq2attn translate runs/de-en "Das Haus ist alt." --attention -
     """
-    from seq2attn.pretrained.family import ImportOptions
-    from seq2attn.pretrained.import_run import import_run
+    from seq2attn.pretrained.import_run import import_model
 
-    options = ImportOptions(positions, punctuation, source_language, to, source_prefix)
-    report = import_run(folder, run, options, allow_pickle=allow_pickle, verify_with=verify_with)
+    report = import_model(folder, run, options, allow_pickle=allow_pickle, verify_with=verify_with)
     if report is None:
         reason = "has no such model" if find_spec("transformers") else "is not installed (pip install '.[pretrained]')"
         typer.echo(f"not verified: transformers {reason}", err=True)

@@ -21,9 +21,9 @@ def prepare(config: ConfigPath, overrides: Overrides, allow_code: AllowCode) -> 
       seq2attn prepare configs/phrasebook.yaml
     """
     from seq2attn.experiment.experiment_config import load_config
-    from seq2attn.training.prepare_run import prepare_run
+    from seq2attn.training.prepare_run import prepare
 
-    prepare_run(load_config(config, overrides), partial(typer.echo, err=True))
+    prepare(load_config(config, overrides), partial(typer.echo, err=True))
 
 
 def train(

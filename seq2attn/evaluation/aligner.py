@@ -1,8 +1,7 @@
-"""The work of `seq2attn align`: links of sentence pairs, and the selection of an attention head."""
+"""Word alignment of text: links of sentence pairs, and the selection of an attention head."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from seq2attn.data.readers import PlainTextConfig, check_regular, read_pairs
-from seq2attn.data.word_alignment import WordAlignment, format_pharaoh
+from seq2attn.data.word_alignment import AlignmentLink, WordAlignment
 from seq2attn.errors import RunError, UserError
 from seq2attn.evaluation.head_selection import (
     ALIGNMENT_FILE,
@@ -26,12 +25,11 @@ from seq2attn.evaluation.head_selection import (
 )
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
-from seq2attn.io.outputs import check_output, text_output
-from seq2attn.io.tables import format_table
 from seq2attn.io.terminal import print_warnings
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
+from seq2attn.options.runs import AlignOptions
 from seq2attn.tokenizers.base import TokenizerPair
 
 PAIRS_PER_CHUNK = 64
@@ -95,44 +93,67 @@ def _require_finite(weights: Iterable[WordAttention | None]) -> Iterator[WordAtt
         yield pair_weights
 
 
-def align_files(aligner: Aligner, corpus: PlainTextConfig, to: Path | None, *, overwrite: bool = False) -> None:
-    """Write a line of links per pair; report the head, and the error rate if the corpus has gold alignments.
+@dataclass(frozen=True)
+class TextAlignment:
+    """Word alignment of sentence pairs."""
 
-    Raises UserError for an output that would replace an input, for a tag that the model does not know, and after the
-    last pair if the model gives no finite log-probabilities for some, which have no links.
+    links: tuple[Sequence[AlignmentLink] | None, ...]  # of each pair; None without finite log-probabilities
+    head: AttentionHead | None  # that gives the links; None if all pairs have an empty side
+    reason: str  # of the choice of the head
+    error_rate: AlignmentErrorRate | None  # with gold alignments
+
+    @property
+    def not_finite(self) -> list[int]:
+        """The numbers, from 1, of pairs for which the model gives no finite log-probabilities."""
+        return [number for number, links in enumerate(self.links, start=1) if links is None]
+
+
+def align(run: Path | str, options: AlignOptions) -> TextAlignment:
+    """The alignment of two files with the attention weights of a run, under forced decoding.
+
+    Raises UserError for a tag that the model does not know; RunError for a model without attention.
     """
-    check_output(to, "align", *corpus.files, overwrite=overwrite)
+    corpus = _corpus(options)
+    if corpus is None:
+        raise UserError("give ``source`` and ``target``")
+    aligner = Aligner.load(Path(run), options.device, options.to)
     aligner.tokenizers[0].check_tag(corpus.tag)
     pairs = list(read_pairs(corpus))
     untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
     if untagged:
         print_warnings([f"{enumerate_lines(untagged)}: {UNTAGGED}"])
-    head: AttentionHead | None = None
+    head, reason = None, ""
     rate = AlignmentErrorRate()
-    lines, not_finite = list[str](), list[int]()
-    for number, (weights, (_, gold)) in enumerate(zip(aligner.attention_weights(pairs), pairs, strict=True), start=1):
+    all_links = list[Sequence[AlignmentLink] | None]()
+    for weights, (_, gold) in zip(aligner.attention_weights(pairs), pairs, strict=True):
         if not _are_finite(weights):
-            not_finite.append(number)
-            lines.append("\n")
+            all_links.append(None)
             continue
         if head is None and weights is not None:
             head, reason = aligner.selected_head(weights)
-            print(f"links by {head} ({reason})", file=sys.stderr)
         links = head.links(weights) if head else []
-        lines.append(format_pharaoh(links) + "\n")
+        all_links.append(links)
         rate += AlignmentErrorRate.from_links(links, gold) if gold else AlignmentErrorRate()
-    with text_output(to, "align") as file:
-        file.writelines(lines)
-    check_finite(not_finite)
-    if corpus.alignment is not None:
-        print(rate, file=sys.stderr)
+    return TextAlignment(tuple(all_links), head, reason, None if corpus.alignment is None else rate)
 
 
-def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> PlainTextConfig:
+def _corpus(options: AlignOptions) -> PlainTextConfig | None:
+    """The pairs of the options; None without. Raises UserError for options that need others."""
+    if options.source is not None and options.target is not None:
+        return PlainTextConfig.of_files(options.source, options.target, alignment=options.gold, tag=options.tag)
+    if (options.source, options.target, options.gold) != (None, None, None):
+        raise UserError("give ``source`` and ``target`` together")
+    if (options.tag, options.to) != (None, None):
+        raise UserError("``tag`` and ``to`` are for ``source``; the config's dev set has its own")
+    return None
+
+
+def _head_selection_corpus(run: RunDirectory, options: AlignOptions) -> PlainTextConfig:
     """The corpus for head selection: by default the dev set of the run.
 
     Raises UserError for a corpus without gold alignments.
     """
+    corpus = _corpus(options)
     if corpus is None:
         dev = run.load_config().data.dev
         corpus = dev if isinstance(dev, PlainTextConfig) else None
@@ -147,11 +168,13 @@ def head_selection_corpus(run: RunDirectory, corpus: PlainTextConfig | None) -> 
     return corpus
 
 
-def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
-    """Compare all heads on gold alignments, record the best in the run, and print the table, best first.
+def select_alignment_head(run: Path | str, options: AlignOptions) -> dict[AttentionHead, AlignmentErrorRate]:
+    """The error rates of all heads on gold alignments, best first; the best is recorded in the run, for `align`.
 
     Raises UserError without pairs to compare on, if the weights of a pair are not finite, and for an unknown tag.
     """
+    corpus = _head_selection_corpus(RunDirectory(Path(run)), options)
+    aligner = Aligner.load(Path(run), options.device, options.to)
     aligner.tokenizers[0].check_tag(corpus.tag)
     pairs = [(pair, gold) for pair, gold in read_pairs(corpus) if gold is not None]
     weights = _require_finite(aligner.attention_weights(pairs))
@@ -159,9 +182,4 @@ def run_head_selection(aligner: Aligner, corpus: PlainTextConfig) -> None:
     if not rates:
         raise UserError("selecting a head needs sentence pairs: each pair has an empty side")
     save_selected_head(aligner.run, rates)
-    rows = []
-    for head, rate in rates.items():
-        shares = (f"{share:.1%}" for share in (rate.precision, rate.recall, rate.error_rate))
-        rows.append((str(head.layer), str(head.head), head.step, *shares))
-    print(format_table([("layer", "head", "step", "precision", "recall", "AER"), *rows], num_text_columns=3))
-    print(f"{aligner.run.folder / ALIGNMENT_FILE}: links are now by {next(iter(rates))}", file=sys.stderr)
+    return rates

@@ -20,13 +20,16 @@ from sacrebleu.metrics.chrf import CHRF
 
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepared_data import TRAIN, text_path
+from seq2attn.errors import UserError
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket
 from seq2attn.metrics.significance import PairedScore, SignificanceTest, paired_scores
+from seq2attn.options.runs import CompareOptions
 from seq2attn.tokenizers.normalize import segment_words
 from seq2attn.tokenizers.vocabulary import mark_unknown
 
+DEFAULT_OPTIONS = CompareOptions()
 FREQUENCIES = (0, 1, 4, 9, 99, 999)
 """Largest counts of the buckets of words by frequency."""
 
@@ -76,45 +79,43 @@ class RunComparison:
     sets: tuple[SetComparison, ...]
 
 
-def compare_translations(
-    runs: Sequence[Path],
-    source: Path | None,
-    references: Sequence[Path],
-    tag: str | None,
-    *,
-    test: SignificanceTest,
-    num_examples: int,
-) -> RunComparison:
+def compare(*runs: Path | str, options: CompareOptions = DEFAULT_OPTIONS) -> RunComparison:
     """Comparison of evaluated runs with the first of them, by its metrics.
 
     Raises RunError for a run that has not translated one of the test sets, or has translated another text, and
-    UserError for one that does not know the tag.
+    UserError for less than two runs, or one that does not know the tag.
     """
-    directories = {str(run): RunDirectory(run) for run in runs}
+    if len(runs) < 2 or len({Path(run).resolve() for run in runs}) < len(runs):
+        raise UserError("give two or more different run directories")
+    source, references, tag = options.source, options.references, options.tag
+    directories = {str(run): RunDirectory(Path(run)) for run in runs}
     for directory in directories.values() if tag is not None else ():
         directory.load_tokenizers().source.check_tag(tag)
     experiments = [directory.load_config() for directory in directories.values()]
     configs = dict(zip(directories, (experiment.model_dump(mode="json") for experiment in experiments), strict=True))
-    named = {"--source": [source] * (source is not None), "--reference": references, "--tag": [tag] * (tag is not None)}
-    options = [word for option, values in named.items() for value in values for word in (option, str(value))]
-    arguments = [*directories, *options]  # a test set may be one of some of the runs only
-    training_text = text_path(runs[0] / TRAIN)
+    named: dict[str, Sequence[object]] = {
+        "--source": [source] * (source is not None),
+        "--reference": references,
+        "--tag": [tag] * (tag is not None),
+    }
+    words = [word for option, values in named.items() for value in values for word in (option, str(value))]
+    arguments = [*directories, *words]  # a test set may be one of some of the runs only
+    training_text = text_path(Path(runs[0]) / TRAIN)
     compared = []
     for name, corpus in test_sets(experiments, source, references, tag).items():
         texts = EvaluationSet.read(name, corpus, experiments[0].evaluation)
         outputs = {run: read_translations(directory, texts, arguments) for run, directory in directories.items()}
-        compared.append(_compare(texts, outputs, training_text, test, num_examples))
+        compared.append(_compare(texts, outputs, training_text, options))
         for run, (_, settings) in outputs.items():
             configs[run][f"settings of {name}"] = settings
-    return RunComparison(tuple(directories), test, _seed_groups(configs), tuple(compared))
+    return RunComparison(tuple(directories), options.test, _seed_groups(configs), tuple(compared))
 
 
 def _compare(
     test_set: EvaluationSet,
     outputs: Mapping[str, tuple[Sequence[str], dict[str, Any]]],
     training_text: Path,
-    test: SignificanceTest,
-    num_examples: int,
+    options: CompareOptions,
 ) -> SetComparison:
     """Comparison of the outputs of all runs: translations and settings."""
     metrics = test_set.metrics
@@ -124,10 +125,10 @@ def _compare(
         sentences=len(test_set.pairs),
         note=metrics.note,
         settings=_differences({run: settings for run, (_, settings) in outputs.items()}),
-        scores=paired_scores(metrics, translations, test_set.references, metrics.names, test),
+        scores=paired_scores(metrics, translations, test_set.references, metrics.names, options.test),
         by_length={run: test_set.bleu_by_length(lines) for run, lines in translations.items()},
         by_frequency=_by_frequency(test_set, translations, training_text),
-        examples=_examples(test_set, translations, num_examples),
+        examples=_examples(test_set, translations, options.examples),
     )
 
 

@@ -23,13 +23,16 @@ from seq2attn.evaluation.evaluate import (
 )
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.load import load_experiment, load_translator
+from seq2attn.inference.load import DEFAULT_OPTIONS, load_experiment, load_translator
 from seq2attn.inference.reranking import RerankRun
 from seq2attn.inference.search_options import check_size
 from seq2attn.io.terminal import print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
 from seq2attn.metrics.significance import compare_systems
-from seq2attn.options import EvaluateOptions, TranslationOptions
+from seq2attn.options import TranslationOptions
+from seq2attn.options.runs import EvaluateOptions
+
+DEFAULT_EVALUATION = EvaluateOptions()
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,18 @@ class RunResults:
                 yield f"{test.name}: {run} {compared.difference:+.2f} BLEU against {first}, {p}"
 
 
-def evaluate_runs(runs: Sequence[Path], options: TranslationOptions, evaluation: EvaluateOptions) -> RunResults:
+def evaluate(
+    *runs: Path | str,
+    options: TranslationOptions = DEFAULT_OPTIONS,
+    evaluation: EvaluateOptions = DEFAULT_EVALUATION,
+) -> RunResults:
     """The results of runs on the test sets of all of them, with the metrics of the first; their reports are written.
 
     Raises UserError for options that exclude each other, for test sets that differ, and for a tag unknown to a run.
     """
     if options.ensemble and len(runs) > 1:
         raise UserError("``ensemble`` adds runs to one; give one RUN_DIR")
-    folders = {run: RunDirectory(run) for run in runs}
+    folders = {run: RunDirectory(Path(run)) for run in runs}
     experiments = {run: _load_experiment(folder, options, evaluation) for run, folder in folders.items()}
     sets = test_sets([*experiments.values()], evaluation.source, evaluation.references, evaluation.tag)
     for folder, corpus in product(folders.values(), sets.values()):

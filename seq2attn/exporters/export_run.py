@@ -17,55 +17,62 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.exporters.export_target import ExportTarget
 from seq2attn.exporters.model_card import build_model_card
+from seq2attn.exporters.targets import get_target
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
 from seq2attn.inference.engines.base import Engine, EngineError
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_replaceable, write_manifest
 from seq2attn.io.files import atomic_dir, write_bytes
 from seq2attn.io.terminal import print_warnings
 from seq2attn.io.text_lines import read_lines
+from seq2attn.options.runs import ExportOptions
 from seq2attn.search.search_config import BeamConfig, LengthsConfig, SearchConfig
 from seq2attn.tokenizers.base import TokenizerPair, add_tag
 from seq2attn.tokenizers.normalize import is_blank
 
+DEFAULT_OPTIONS = ExportOptions()
 NUM_VERIFICATION_SENTENCES = 200
 """Sentences of the dev set that both engines translate."""
 
 
-def export_run(
-    run: RunDirectory,
-    target: ExportTarget,
-    where: Path,
-    *,
-    quantization: str | None = None,
-    verify_with: Path | None = None,
-    tag: str | None = None,
+def export(
+    run: Path | str, to: str, folder: Path | str | None = None, options: ExportOptions = DEFAULT_OPTIONS
 ) -> AgreementReport:
-    """Export a run. Returns the agreement of both engines on the lines of `verify_with`, or on sources of the dev set.
+    """Export a run to the format `to`, into `folder` or the folder of this name in the run directory.
 
-    `tag`: before the lines of `verify_with`. Raises ConfigError when the target does not support the model, UserError
-    when the engines do not agree.
+    Returns the agreement of both engines. Raises ConfigError when the format does not support the model, UserError when
+    the engines do not agree.
     """
-    dtype = _resolve_dtype(target, quantization)
+    if options.tag is not None and options.verify_with is None:
+        raise UserError("``tag`` is for ``verify_with``; the dev set of the run has its own")
+    target = get_target(to)
+    return export_run(RunDirectory(Path(run)), target, Path(folder or Path(run, target.name)), options)
+
+
+def export_run(
+    run: RunDirectory, target: ExportTarget, where: Path, options: ExportOptions = DEFAULT_OPTIONS
+) -> AgreementReport:
+    """`export` to any target."""
+    dtype = _resolve_dtype(target, options.quantization)
     experiment = run.load_config()
     if mistakes := target.unsupported(experiment):
         raise run.config_error(mistakes)
     loaded = run.load()
     source = loaded.tokenizers.source
-    source.check_tag(tag)
-    lines = [add_tag(line, tag) for line in _verification_lines(run, verify_with)]
+    source.check_tag(options.tag)
+    lines = [add_tag(line, options.tag) for line in _verification_lines(run, options.verify_with)]
     _check_direction(run, loaded.tokenizers)
     check_replaceable(where)
     with atomic_dir(Path(os.path.realpath(where))) as partial:  # what a link points to is replaced, and not the link
         target.export(run, partial, dtype)
         target.check_tokenizer(source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
-        lengths, options = _supported_search(engine, experiment.search)
+        lengths, search_options = _supported_search(engine, experiment.search)
         report = compare_engines(loaded, engine, lines, BeamConfig(lengths=lengths), engine.max_source_length)
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])
         write_manifest(run, target.name, dtype, asdict(report), partial)
-        model_card = build_model_card(run, dtype, report, target.hub_library, target.usage(run, where, options))
+        model_card = build_model_card(run, dtype, report, target.hub_library, target.usage(run, where, search_options))
         write_bytes(partial / MODEL_CARD_FILE, model_card.encode())
     return report
 

@@ -1,12 +1,11 @@
-"""Log-probabilities of given translations, by forced decoding: the work of `seq2attn score`."""
+"""Log-probabilities of given translations, by forced decoding."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,14 +14,11 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import model_source_limit
-from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
-from seq2attn.io.outputs import check_output, text_output
+from seq2attn.inference.input_checks import UNTAGGED, enumerate_lines
 from seq2attn.io.terminal import print_warnings
-from seq2attn.io.text_lines import json_line
-from seq2attn.losses.training_loss import perplexity
 from seq2attn.models import Seq2Seq
 from seq2attn.nn.device import resolve_device
-from seq2attn.options import ScoreOptions
+from seq2attn.options.runs import ScoreOptions
 from seq2attn.search.translate_ids import retry_with_smaller_batches
 from seq2attn.tokenizers.base import TokenizerPair, add_tag
 from seq2attn.tokenizers.normalize import is_blank
@@ -62,39 +58,18 @@ def score_pairs(
             yield ScoredPair(source, target, math.fsum(log_probs), tuple(tokens), tuple(log_probs))
 
 
-def score_files(run: Path, options: ScoreOptions) -> None:
-    """Write a line for each pair of two files to a file or to standard output, and a summary to standard error.
+def score(run: Path | str, options: ScoreOptions) -> Iterator[ScoredPair]:
+    """The scores of the pairs of two files, one by one; NaN where the model gives no finite log-probabilities.
 
-    Both files are read completely first, so that files of different lengths are refused. Raises DataError; UserError
-    for an output that would replace an input, and after the last pair if some have no finite log-probability.
+    Both files are read completely first, so that files of different lengths are refused. Raises DataError.
     """
-    folder = RunDirectory(run)
-    loaded = folder.load(resolve_device(options.device))
+    loaded = RunDirectory(Path(run)).load(resolve_device(options.device))
     tokenizers = loaded.tokenizers if options.to is None else loaded.tokenizers.translate_into(options.to)
     tokenizers.source.check_tag(options.tag)
     corpus = PlainTextConfig.of_files(options.source, options.target, tag=options.tag)
-    check_output(options.output_file, "score", *corpus.files, overwrite=options.overwrite)
     pairs = [pair.text for pair in corpus.pairs()]
     print_warnings(_warnings(loaded.experiment, tokenizers, pairs, options.tag))
-    log_probs, not_finite = list[float](), list[int]()
-    with text_output(options.output_file, "score") as file:
-        for number, pair in enumerate(score_pairs(loaded.model, tokenizers, pairs, options.tag), start=1):
-            file.write(_format(pair, options))
-            log_probs += pair.token_log_probs
-            if not math.isfinite(pair.log_prob):
-                not_finite.append(number)
-    check_finite(not_finite)
-    total, count = math.fsum(log_probs), len(log_probs)
-    size = f"{len(pairs):,} pairs, {count:,} tokens with EOS"
-    mean = perplexity(-total / max(count, 1))
-    print(f"{size}: log-probability {total:,.2f}, perplexity {mean:.2f}", file=sys.stderr)
-
-
-def _format(pair: ScoredPair, options: ScoreOptions) -> str:
-    if options.as_json:
-        return json_line(asdict(pair))
-    tokens = [f"{token} {log_prob:.4f}" for token, log_prob in zip(pair.tokens, pair.token_log_probs, strict=True)]
-    return "\t".join([f"{pair.log_prob:.4f}", *(tokens if options.per_token else [])]) + "\n"
+    return score_pairs(loaded.model, tokenizers, pairs, options.tag)
 
 
 def _warnings(

@@ -7,8 +7,9 @@ from pathlib import Path
 from seq2attn.errors import DataError
 from seq2attn.io.files import FILE_HINT, MANIFEST, read_object
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files
+from seq2attn.options.runs import ImportOptions
 from seq2attn.pretrained.bart import Bart
-from seq2attn.pretrained.family import Family, ImportOptions
+from seq2attn.pretrained.family import Family
 from seq2attn.pretrained.marian import Marian
 from seq2attn.pretrained.marian_files import MarianFiles, find_marian_files
 from seq2attn.pretrained.multilingual import M2M100, MBart

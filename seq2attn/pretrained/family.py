@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -28,6 +27,7 @@ from seq2attn.io.hf_folder import (
     validate_fields,
 )
 from seq2attn.nn.layers import SinusoidalPositionEncoding
+from seq2attn.options.runs import ImportOptions
 from seq2attn.pretrained.hf_weights import Tables, WeightNames, Weights
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer
@@ -37,7 +37,6 @@ GENERATION_FILE, TOKENIZER_FILE = "generation_config.json", "tokenizer_config.js
 HF_TOKENIZER_FILE = "tokenizer.json"
 OUR_START = "<bos>"
 """Our name of their `<s>` where it is not the first token of a translation."""
-Positions = Literal["tensor2tensor", "transformers"]
 NumPositions = Annotated[int, Field(gt=0, le=2**16)]
 """Number of positions, for which a table may be computed."""
 Size = Annotated[int, Field(gt=0, lt=2**31)]
@@ -62,17 +61,6 @@ def _read_pickle(file: Path) -> dict[str, Tensor]:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise DataError(f"{file}: cannot be converted to safetensors ({reason})") from None
     return {str(name): tensor.detach() for name, tensor in content.items()}
-
-
-@dataclass(frozen=True)
-class ImportOptions:
-    """Choices of the command."""
-
-    positions: Positions = "tensor2tensor"
-    punctuation: bool = True
-    source_language: str | None = None
-    target_language: str | None = None
-    source_prefix: str | None = None  # text before each source line
 
 
 class Architecture(Config):

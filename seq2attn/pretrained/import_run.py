@@ -20,8 +20,9 @@ from seq2attn.io.files import atomic_dir, check_not_working_dir
 from seq2attn.io.text_lines import read_lines
 from seq2attn.models import build_model
 from seq2attn.nn.initialization import SkipInit
+from seq2attn.options.runs import ImportOptions
 from seq2attn.pretrained.families import read_family
-from seq2attn.pretrained.family import Family, ImportOptions
+from seq2attn.pretrained.family import Family
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.search.search_config import BeamConfig
@@ -30,13 +31,19 @@ from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE
 from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
+DEFAULT_OPTIONS = ImportOptions()
 OWN_OPTIONS = ("positions", "punctuation", "source_prefix")
 """Fields of `ImportOptions` that have an effect on some models."""
 NUM_PROBE_LINES, MAX_PROBE_WORDS = 20, 12
 
 
-def import_run(
-    folder: Path, run: Path, options: ImportOptions, *, allow_pickle: bool = False, verify_with: Path | None = None
+def import_model(
+    folder: Path | str,
+    run: Path | str,
+    options: ImportOptions = DEFAULT_OPTIONS,
+    *,
+    allow_pickle: bool = False,
+    verify_with: Path | None = None,
 ) -> AgreementReport | None:
     """Make the run directory `run` of the model in `folder`; `allow_pickle` reads `pytorch_model.bin` too.
 
@@ -44,6 +51,7 @@ def import_run(
     `transformers` is not installed, or has no such model. Raises UserError, leaving nothing behind, for a model that
     cannot be imported, or when the two do not agree.
     """
+    folder, run = Path(folder), Path(run)
     _check_new(run)
     family = read_family(folder, options, allow_pickle=allow_pickle)
     _check_options(family)
@@ -100,7 +108,7 @@ def _print_unnamed(family: Family) -> None:
 def _check_options(family: Family) -> None:
     """Raises UserError for an option that has no effect on a model."""
     for name in OWN_OPTIONS:
-        if getattr(family.options, name) != getattr(ImportOptions(), name) and name not in family.own_options:
+        if getattr(family.options, name) != getattr(DEFAULT_OPTIONS, name) and name not in family.own_options:
             where = f"{family.folder}: ``{name}``"
             raise UserError(f"{where} has no effect on this model (`{family.model_type}`); leave it out")
 

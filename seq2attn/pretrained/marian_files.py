@@ -20,7 +20,8 @@ from seq2attn.config.yaml_reader import parse_yaml
 from seq2attn.errors import DataError
 from seq2attn.io.files import FILE_HINT, read_bytes
 from seq2attn.io.hf_folder import validate_fields
-from seq2attn.pretrained.family import Encode, Generation, ImportOptions, Size, VocabularyFile
+from seq2attn.options.runs import ImportOptions
+from seq2attn.pretrained.family import Encode, Generation, Size, VocabularyFile
 from seq2attn.pretrained.hf_weights import Weights
 from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL, Marian, MarianArchitecture
 from seq2attn.pretrained.marian_weights import read_marian_weights, to_hf_tensors

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Literal
 
 from seq2attn.errors import DataError
 from seq2attn.io.hf_folder import CONFIG_FILE
+from seq2attn.options.runs import ImportOptions
 from seq2attn.pretrained.bart import BART_NAMES, LEARNED_NAMES, BartArchitecture, BartFamily
-from seq2attn.pretrained.family import OUR_START, TOKENIZER_FILE, Encode, ImportOptions, VocabularyFile
+from seq2attn.pretrained.family import OUR_START, TOKENIZER_FILE, Encode, VocabularyFile
 from seq2attn.tokenizers.sentencepiece_model import find_languages, read_model_pieces, read_pieces
 
 MODEL_FILE, VOCABULARY_FILE = "sentencepiece.bpe.model", "vocab.json"

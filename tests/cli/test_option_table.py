@@ -14,6 +14,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.exporters.export_run import export_run
 from seq2attn.exporters.onnx_target import OnnxTarget
 from seq2attn.io.terminal import name_options
+from seq2attn.options.runs import ExportOptions
 from seq2attn.tokenizers.base import Tokenizer
 from tests.support.commands import Invoke, all_commands, write_lines
 from tests.support.untrained_runs import CONFIG, untrained_run
@@ -137,7 +138,10 @@ class LinesTarget(OnnxTarget):
 def test_an_export_is_verified_with_the_tag(tagged_run: Path) -> None:
     with pytest.raises(UserError) as error:
         export_run(
-            RunDirectory(tagged_run), LinesTarget(), tagged_run / "e", verify_with=tagged_run.parent / "in", tag="news"
+            RunDirectory(tagged_run),
+            LinesTarget(),
+            tagged_run / "e",
+            ExportOptions(verify_with=tagged_run.parent / "in", tag="news"),
         )
     assert str(error.value) == repr((tagged_run.parent / "written").read_text("utf-8").split("\n")[:-1])
 

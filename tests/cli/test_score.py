@@ -9,12 +9,9 @@ import pytest
 import torch
 
 import seq2attn
-from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference import scoring
-from seq2attn.inference.scoring import score_files
 from seq2attn.nn.packing import Sequences
-from seq2attn.options import ScoreOptions
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
 from tests.support.commands import Invoke, write_lines
@@ -121,12 +118,11 @@ def test_the_output_is_written_atomically(invoke: Invoke, run: RunDirectory, tmp
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_an_output_that_cannot_be_written_is_refused_before_the_work(run: RunDirectory, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_refused(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
     for name in ("in", "out"):
         write_lines(tmp_path / name, LINES)
-    options = ScoreOptions(tmp_path / "in", tmp_path / "out", output_file=tmp_path / "missing/scores")
-    with pytest.raises(UserError, match="missing/scores: cannot be written"):
-        score_files(run.folder, options)
+    done = invoke("score", run.folder, *FILES, "-o", "missing/scores", code=2)
+    assert "missing/scores: " in done.err and done.out == ""
 
 
 @pytest.mark.parametrize("command", ["score", "align"])

@@ -19,6 +19,7 @@ from seq2attn.inference.engines.exported import check_manifest, load_exported_en
 from seq2attn.inference.load import load_experiment
 from seq2attn.models import Seq2Seq
 from seq2attn.options import TranslationOptions
+from seq2attn.options.runs import ExportOptions
 from seq2attn.search.translate_ids import Hypothesis
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 from tests.support.untrained_runs import TRANSFORMER, TRANSFORMER_CONFIG, change_weights, untrained_run
@@ -65,7 +66,7 @@ def test_a_wrong_conversion_is_deleted(run: RunDirectory, tmp_path: Path) -> Non
     with pytest.raises(UserError, match=r"(?s)does not translate as the run does.*expected 99%.*greedy"):
         export_run(run, WrongTarget(), where)
     assert [path.name for path in tmp_path.iterdir() if "exported" in path.name] == []
-    export_run(run, WrongTarget(), where, quantization="int8")  # only reports the agreement
+    export_run(run, WrongTarget(), where, ExportOptions(quantization="int8"))  # only reports the agreement
     assert load_exported_engine(run, "ctranslate2", where, CPU)
 
 
@@ -91,7 +92,7 @@ def test_an_export_that_does_not_match_the_run_is_refused(run: RunDirectory) -> 
     save_weights(run, 2)
     refused(r"was made from other weights than .* make it again: seq2attn export")
     (run.folder / "long").write_text("many " * 3000, encoding="utf-8")  # more than the engine takes
-    export_run(run, TARGET, where, verify_with=run.folder / "long")  # replaces the other
+    export_run(run, TARGET, where, ExportOptions(verify_with=run.folder / "long"))  # replaces the other
     load_exported_engine(run, "ctranslate2", None, CPU)
     header = json.loads((where / "manifest.json").read_text(encoding="utf-8"))
     (where / "manifest.json").write_text(json.dumps(header | {"engine": "other"}), encoding="utf-8")

@@ -18,9 +18,9 @@ from seq2attn.exporters.export_target import ExportTarget
 from seq2attn.exporters.targets import TARGETS
 from seq2attn.inference.engines.base import Engine
 from seq2attn.models.seq2seq import IdPairs
+from seq2attn.options.runs import ExportOptions, ImportOptions
 from seq2attn.pretrained import import_run as import_module
-from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.pretrained.import_run import import_model
 from seq2attn.pretrained.transformers_engine import TransformersEngine
 from seq2attn.search.search_config import SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
@@ -101,14 +101,19 @@ def test_each_figure_of_an_export_counts(
     monkeypatch.chdir(tmp_path)
     run = make_run(Path(), changes=["search.no_repeat_ngram_size=null"])
     target, exported = TARGETS[name], Path("exported")
-    export_run(run, target, exported, verify_with=Path("train.de"))
+    export_run(run, target, exported, ExportOptions(verify_with=Path("train.de")))
     assert "Note" not in (exported / "README.md").read_text(encoding="utf-8") and not capsys.readouterr().err
     for defect, message in DEFECTS.items():
         with pytest.raises(UserError, match=f"^{defect}: {name} does not translate as the run does, .*{message}"):
-            export_run(run, DefectiveTarget(target, exported, defect), Path(defect), verify_with=Path("train.de"))
+            export_run(
+                run,
+                DefectiveTarget(target, exported, defect),
+                Path(defect),
+                ExportOptions(verify_with=Path("train.de")),
+            )
         assert not Path(defect).exists()
     report = export_run(
-        run, DefectiveTarget(target, exported, "beam search"), Path("kept"), verify_with=Path("train.de")
+        run, DefectiveTarget(target, exported, "beam search"), Path("kept"), ExportOptions(verify_with=Path("train.de"))
     )
     shares = [f"{one.token_agreement:.2%}" for one in report.searches]
     assert shares[0] == "100.00%" and report.searches[1].token_agreement < 0.9
@@ -122,17 +127,17 @@ def test_the_prefix_of_a_language_is_verified(tmp_path: Path, monkeypatch: pytes
     make_m2m100(tmp_path / "hf", nllb=True)
     (tmp_path / "lines").write_text("\n".join(SOURCE[:2]), encoding="utf-8")
     options = ImportOptions(source_language="deu_Latn", target_language="eng_Latn")
-    import_run(tmp_path / "hf", tmp_path / "run", options, verify_with=tmp_path / "lines")
+    import_model(tmp_path / "hf", tmp_path / "run", options, verify_with=tmp_path / "lines")
     run, target = RunDirectory(tmp_path / "run"), CTranslate2Target()
-    export_run(run, target, tmp_path / "exported", verify_with=tmp_path / "lines")
+    export_run(run, target, tmp_path / "exported", ExportOptions(verify_with=tmp_path / "lines"))
     without = DefectiveTarget(target, tmp_path / "exported", "prefixes")
     with pytest.raises(UserError, match="does not translate as the run does"):
-        export_run(run, without, tmp_path / "refused", verify_with=tmp_path / "lines")
+        export_run(run, without, tmp_path / "refused", ExportOptions(verify_with=tmp_path / "lines"))
 
     def without_prefix(*arguments: Any) -> Defective:
         return Defective(TransformersEngine(*arguments), "prefixes")
 
     monkeypatch.setattr(import_module, "TransformersEngine", without_prefix)
     with pytest.raises(UserError, match="does not translate as the original"):
-        import_run(tmp_path / "hf", tmp_path / "refused", options, verify_with=tmp_path / "lines")
+        import_model(tmp_path / "hf", tmp_path / "refused", options, verify_with=tmp_path / "lines")
     assert not (tmp_path / "refused").exists()

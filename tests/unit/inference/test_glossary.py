@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import Glossary, TermCounts
-from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.options.runs import ImportOptions
+from seq2attn.pretrained.import_run import import_model
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.marian import make_marian, train_pieces
@@ -143,7 +143,7 @@ def test_terms_have_a_space_before_them_where_the_script_has_spaces(
 def test_terms_of_an_imported_model_are_compared_with_its_punctuation(tmp_path: Path) -> None:
     """Moses' punctuation, which the model reads, has other quotes."""
     make_marian(tmp_path / "hf")
-    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions())
+    import_model(tmp_path / "hf", tmp_path / "run", ImportOptions())
     source, target = RunDirectory(tmp_path / "run").load_tokenizers()
     (tmp_path / "terms").write_text("Haus\u2019s\tHaus\u2026\n\u201eder\u201c\tder\n", encoding="utf-8")
     for tokenizer in (source, source.with_tags(("<2en>",))):

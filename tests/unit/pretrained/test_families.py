@@ -29,9 +29,10 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.exporters.export_run import export_run
 from seq2attn.exporters.huggingface_target import HuggingFaceTarget
 from seq2attn.options import TranslationOptions
+from seq2attn.options.runs import ExportOptions, ImportOptions
 from seq2attn.pretrained.families import FAMILIES
-from seq2attn.pretrained.family import Family, ImportOptions
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.pretrained.family import Family
+from seq2attn.pretrained.import_run import import_model
 from seq2attn.search.search_config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.support.marian import SOURCE
@@ -108,7 +109,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     source, first, second = case.languages
     (tmp_path / "lines").write_text(f"{SOURCE[0]}\n{SOURCE[2]}")
     choices = ImportOptions(punctuation="Marian" not in name, source_language=source, target_language=first)
-    report = import_run(tmp_path / "hf", tmp_path / "run", choices, verify_with=tmp_path / "lines")
+    report = import_model(tmp_path / "hf", tmp_path / "run", choices, verify_with=tmp_path / "lines")
     assert report is not None and report.searches[0].token_agreement == 1
     translator = seq2attn.load(tmp_path / "run")
     tokenizer = case.tokenizer(tmp_path / "hf", source)
@@ -144,7 +145,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     mistakes = HuggingFaceTarget().unsupported(run.load_config())
     assert ("tokenizer.target.tag" in [mistake.field for mistake in mistakes]) == ("pegasus" not in name)
     if not mistakes:
-        back = export_run(run, HuggingFaceTarget(), tmp_path / "back", verify_with=tmp_path / "lines")
+        back = export_run(run, HuggingFaceTarget(), tmp_path / "back", ExportOptions(verify_with=tmp_path / "lines"))
         assert [search.token_agreement for search in back.searches] == [1, 1]
 
 
@@ -177,7 +178,7 @@ def test_the_language_is_the_first_token_everywhere(sentence: Path, tmp_path: Pa
     """In segments of long lines, after prefixes, in attention weights, and in the log-probability of a translation."""
     make_m2m100(tmp_path / "hf", nllb=True)
     options = ImportOptions(source_language="deu_Latn", target_language="eng_Latn")
-    import_run(tmp_path / "hf", tmp_path / "run", options, verify_with=sentence)
+    import_model(tmp_path / "hf", tmp_path / "run", options, verify_with=sentence)
     translator = seq2attn.load(tmp_path / "run").with_target_language("fra_Latn")
     french = translator.target.line_prefix
     assert translator.target.convert_ids_to_tokens(french) == ["fra_Latn"]
@@ -209,4 +210,4 @@ def test_numbers_of_an_imported_model(tmp_path: Path, key: str, value: int) -> N
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {key: value}), encoding="utf-8")
     size = (folder / "model.safetensors").stat().st_size
-    assert str(folder) in refusal(lambda: import_run(folder, tmp_path / "run", ImportOptions()), size)
+    assert str(folder) in refusal(lambda: import_model(folder, tmp_path / "run", ImportOptions()), size)

@@ -13,9 +13,9 @@ from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.translator import Translator
+from seq2attn.options.runs import ImportOptions
 from seq2attn.pretrained.families import FAMILIES
-from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.pretrained.import_run import import_model
 from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.training.train import train
 from tests.support.marian import (
@@ -93,7 +93,7 @@ def test_an_update_on_the_translations_of_an_import_keeps_them(
         assert count
         config.write_text(content)
     Path("text.de").write_text("\n".join(SOURCE) + "\n", encoding="utf-8")
-    import_run(Path("hf"), Path("run"), options, verify_with=sentence)
+    import_model(Path("hf"), Path("run"), options, verify_with=sentence)
     output = capsys.readouterr().err
     translator = seq2attn.load("run")
     greedy = GreedyConfig(lengths=LengthsConfig(max_length=12))

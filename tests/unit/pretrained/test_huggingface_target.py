@@ -19,8 +19,8 @@ from seq2attn.exporters.huggingface_target import HuggingFaceTarget
 from seq2attn.exporters.targets import TARGETS, get_target
 from seq2attn.inference.engines.exported import load_exported_engine
 from seq2attn.inference.engines.source_limit import max_source_length
-from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.options.runs import ExportOptions, ImportOptions
+from seq2attn.pretrained.import_run import import_model
 from seq2attn.search.search_config import GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, PAD
 from tests.support.exported_runs import EACH, JOINT, LINES, make_run
@@ -55,7 +55,7 @@ def read(file: Path) -> dict[str, Any]:
 def test_transformers_computes_what_the_run_does(name: str, tmp_path: Path) -> None:
     tokenizer, changes = MODELS[name]
     run, folder = make_run(tmp_path, tokenizer, changes), tmp_path / "hf"
-    report = export_run(run, HuggingFaceTarget(), folder, verify_with=tmp_path / "lines")
+    report = export_run(run, HuggingFaceTarget(), folder, ExportOptions(verify_with=tmp_path / "lines"))
     assert [one.token_agreement for one in report.searches] == [1, 1] and report.max_forced_difference < 1e-4
 
     loaded = run.load()
@@ -92,9 +92,9 @@ def test_an_export_can_be_imported(name: str, tmp_path: Path, capsys: pytest.Cap
     tokenizer, changes = MODELS[name]
     dropouts = {"dropout": 0.2, "attention_dropout": 0.3, "activation_dropout": 0.0, "layer_dropout": 0.4}
     run = make_run(tmp_path, tokenizer, [*changes, *(f"model.encoder.{key}={p}" for key, p in dropouts.items())])
-    export_run(run, HuggingFaceTarget(), tmp_path / "hf", verify_with=tmp_path / "lines")
+    export_run(run, HuggingFaceTarget(), tmp_path / "hf", ExportOptions(verify_with=tmp_path / "lines"))
     (tmp_path / "probe").write_text("\n".join(SOURCE), encoding="utf-8")
-    import_run(tmp_path / "hf", tmp_path / "again", ImportOptions(), verify_with=tmp_path / "probe")
+    import_model(tmp_path / "hf", tmp_path / "again", ImportOptions(), verify_with=tmp_path / "probe")
     models = [RunDirectory(tmp_path / name).load_config().model for name in ("run", "again")]
     assert models[1].encoder.model_dump(include={*dropouts}) == dropouts
     before, after = (seq2attn.load(tmp_path / name) for name in ("run", "again"))
@@ -167,7 +167,7 @@ def test_a_tokenizer_that_gives_other_ids_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path, JOINT.replace("bpe", "bpe, lowercase: true"))
     (tmp_path / "lines").write_text("Boot\nΟΔΟΣ\n", encoding="utf-8")
     with pytest.raises(UserError, match="the exported tokenizer does not agree on 'ΟΔΟΣ'"):
-        export_run(run, HuggingFaceTarget(), tmp_path / "hf", verify_with=tmp_path / "lines")
+        export_run(run, HuggingFaceTarget(), tmp_path / "hf", ExportOptions(verify_with=tmp_path / "lines"))
     assert not (tmp_path / "hf").exists()
 
 

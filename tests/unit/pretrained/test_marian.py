@@ -17,8 +17,8 @@ from seq2attn.data.collate import collate_source
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.agreement import AgreementReport, SearchAgreement
-from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.options.runs import ImportOptions
+from seq2attn.pretrained.import_run import import_model
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.support.marian import SOURCE, make_marian
@@ -45,7 +45,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
     make_marian(tmp_path / "hf", **made)
     (tmp_path / "lines").write_text(f"{SOURCE[0]}\n{SOURCE[0] * 9}")  # the second has more tokens than positions
     choices = ImportOptions(punctuation=False, **options)
-    report = import_run(tmp_path / "hf", tmp_path / "run", choices, verify_with=tmp_path / "lines")
+    report = import_model(tmp_path / "hf", tmp_path / "run", choices, verify_with=tmp_path / "lines")
     assert report is not None and report.searches[0].token_agreement == 1
 
     theirs: Any = MarianMTModel.from_pretrained(
@@ -100,7 +100,7 @@ def test_the_search_is_that_of_the_original(file: str, sentence: Path, tmp_path:
     old = {} if file == "generation_config.json" else config
     (tmp_path / "hf" / file).write_text(json.dumps(old | content), encoding="utf-8")
     options = ImportOptions("transformers", punctuation=False)
-    import_run(tmp_path / "hf", tmp_path / "run", options, verify_with=sentence)
+    import_model(tmp_path / "hf", tmp_path / "run", options, verify_with=sentence)
     theirs: Any = MarianMTModel.from_pretrained(tmp_path / "hf").eval()
     tokenizer = MarianTokenizer.from_pretrained(tmp_path / "hf")
     output = theirs.generate(**tokenizer(list(SOURCE), return_tensors="pt", padding=True)).tolist()
@@ -112,7 +112,7 @@ def test_the_search_is_that_of_the_original(file: str, sentence: Path, tmp_path:
 def test_dropout_is_imported_by_its_place(sentence: Path, tmp_path: Path) -> None:
     sides = {"encoder_layerdrop": 0.3, "decoder_layerdrop": 0.4}
     make_marian(tmp_path / "hf", dropout=0.1, attention_dropout=0.2, activation_dropout=0.15, **sides)
-    import_run(tmp_path / "hf", tmp_path / "run", ImportOptions(punctuation=False), verify_with=sentence)
+    import_model(tmp_path / "hf", tmp_path / "run", ImportOptions(punctuation=False), verify_with=sentence)
     model: Any = RunDirectory(tmp_path / "run").load_config().model
     for part, layer_dropout in ((model.encoder, 0.3), (model.decoder, 0.4)):
         found = part.dropout, part.attention_dropout, part.activation_dropout, part.layer_dropout

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors
-from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.options.runs import ImportOptions
+from seq2attn.pretrained.import_run import import_model
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.vocabulary import BOS
 from tests.support.commands import Invoke
@@ -58,9 +58,9 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 def test_a_run_of_an_npz_is_that_of_hugging_face(
     original: tuple[Path, Arrays], npz: Path, sentence: Path, tmp_path: Path
 ) -> None:
-    report = import_run(npz, tmp_path / "ours", TRANSFORMERS, verify_with=sentence)
+    report = import_model(npz, tmp_path / "ours", TRANSFORMERS, verify_with=sentence)
     assert report is not None and report.searches[0].token_agreement == 1
-    import_run(original[0], tmp_path / "hf", TRANSFORMERS, verify_with=sentence)
+    import_model(original[0], tmp_path / "hf", TRANSFORMERS, verify_with=sentence)
     ours, hf = weights(tmp_path / "ours"), weights(tmp_path / "hf")
     torch.testing.assert_close(ours, hf, rtol=0, atol=0)
     both = [RunDirectory(tmp_path / name).load_config() for name in ("ours", "hf")]
@@ -74,7 +74,7 @@ def test_a_run_of_an_npz_is_that_of_hugging_face(
 
 def test_probabilities_are_those_of_ctranslate2(npz: Path, sentence: Path, tmp_path: Path) -> None:
     """Its converter reads the same files; it has the positions of `transformers`."""
-    import_run(npz, tmp_path / "run", TRANSFORMERS, verify_with=sentence)
+    import_model(npz, tmp_path / "run", TRANSFORMERS, verify_with=sentence)
     vocabularies = [str(npz / "vocab.yml")] * 2
     ctranslate2.converters.MarianConverter(str(npz / "model.npz"), vocabularies).convert(str(tmp_path / "ct2"))
     theirs = ctranslate2.Translator(str(tmp_path / "ct2"))
@@ -99,7 +99,7 @@ def test_a_binary_file_is_its_npz(
         arrays[name] = np.rint(arrays[name] * scale).astype(np.int8) / np.float32(scale)
     write_npz(npz / "model.npz", arrays, marian_options())
     for name in ("marian", "binary"):
-        import_run(tmp_path / name, tmp_path / f"run-{name}", TRANSFORMERS, verify_with=sentence)
+        import_model(tmp_path / name, tmp_path / f"run-{name}", TRANSFORMERS, verify_with=sentence)
     torch.testing.assert_close(weights(tmp_path / "run-binary"), weights(tmp_path / "run-marian"), rtol=0, atol=0)
 
 
@@ -133,7 +133,7 @@ def test_a_sentencepiece_model_may_be_the_vocabulary(
     tables = {"Wemb": np.random.default_rng(0).normal(size=(len(tokens), 16)).astype("f")}
     tables["decoder_ff_logit_out_b"] = np.arange(len(tokens), dtype="f")[None] / 99
     write_npz(npz / "model.npz", original[1] | tables, marian_options(dim_vocabs=[len(tokens)] * 2))
-    import_run(npz, tmp_path / "run", TRANSFORMERS, verify_with=sentence)
+    import_model(npz, tmp_path / "run", TRANSFORMERS, verify_with=sentence)
     vocabulary, ours = RunDirectory(tmp_path / "run").load_tokenizers().source.vocabulary, weights(tmp_path / "run")
     ids = [tokens.index(token) for token in vocabulary.tokens[2:]]
     np.testing.assert_array_equal(ours["source_embedding.embedding.weight"][2:], tables["Wemb"][ids])
@@ -212,6 +212,6 @@ def test_bad_files_leave_nothing_behind(name: str, original: tuple[Path, Arrays]
     spoil, message = BAD[name]
     spoil(npz, original[1])
     with pytest.raises(UserError) as caught:
-        import_run(npz, tmp_path / "run", TRANSFORMERS)
+        import_model(npz, tmp_path / "run", TRANSFORMERS)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()

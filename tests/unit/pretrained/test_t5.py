@@ -11,8 +11,8 @@ from transformers import AutoModelForSeq2SeqLM, T5Tokenizer
 
 import seq2attn
 from seq2attn.data.collate import collate_source
-from seq2attn.pretrained.family import ImportOptions
-from seq2attn.pretrained.import_run import import_run
+from seq2attn.options.runs import ImportOptions
+from seq2attn.pretrained.import_run import import_model
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.support.marian import SOURCE
@@ -40,7 +40,7 @@ def test_logits_and_translations_are_those_of_the_original(name: str, tmp_path: 
         config = json.loads((tmp_path / "hf" / "config.json").read_text())
         (tmp_path / "hf" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
     (tmp_path / "lines").write_text("\n".join(SOURCE), encoding="utf-8")
-    report = import_run(tmp_path / "hf", tmp_path / "run", ImportOptions(**options), verify_with=tmp_path / "lines")
+    report = import_model(tmp_path / "hf", tmp_path / "run", ImportOptions(**options), verify_with=tmp_path / "lines")
     assert report is not None and [search.token_agreement for search in report.searches] == [1, 1]
 
     theirs: Any = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()

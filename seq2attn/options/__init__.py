@@ -1,7 +1,8 @@
 """Options of commands and of the functions that do their work, each declared once.
 
 A dataclass is a group of options: the command line has its fields as options, Python passes it to `seq2attn.load` and
-the like. Nothing is imported that is slow, so that `--help` is fast.
+the like. Those of commands about finished runs are in `runs.py`. Nothing is imported that is slow, so that `--help` is
+fast.
 """
 
 from __future__ import annotations
@@ -79,18 +80,18 @@ To: TypeAlias = Annotated[
 Device: TypeAlias = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 
 
-def _repeatable(name: str, metavar: str, help: str) -> Any:
+def repeatable(name: str, metavar: str, help: str) -> Any:
     """An option that may be given several times, or not at all."""
     help = f"{help} Repeatable."
     return typer.Option(name, metavar=metavar, default_factory=list, show_default=False, help=help)
 
 
 Overrides: TypeAlias = Annotated[
-    list[str], _repeatable("--set", "KEY=VALUE", "Set a value of the config, e.g. --set search.beam_size=10.")
+    list[str], repeatable("--set", "KEY=VALUE", "Set a value of the config, e.g. --set search.beam_size=10.")
 ]
 
 SweepOverrides: TypeAlias = Annotated[
-    list[str], _repeatable("--set", "KEY=VALUE", "Set a value of the file, e.g. --set seeds=[1,2,3].")
+    list[str], repeatable("--set", "KEY=VALUE", "Set a value of the file, e.g. --set seeds=[1,2,3].")
 ]
 
 SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
@@ -108,7 +109,7 @@ class TranslationOptions:
     allow_code: AllowCode = field(default_factory=list)
     ensemble: Annotated[
         list[Path],
-        _repeatable(
+        repeatable(
             "--ensemble",
             "RUN_DIR",
             "Average the probabilities with those of this run, which has the same target vocabulary.",
@@ -116,7 +117,7 @@ class TranslationOptions:
     ] = field(default_factory=list)
     rerank: Annotated[
         list[str],
-        _repeatable(
+        repeatable(
             "--rerank",
             "RUN_DIR[:WEIGHT]",
             "Rerank the hypotheses of each line by this run of the same direction too, with a weight of 1 or WEIGHT.",
@@ -124,7 +125,7 @@ class TranslationOptions:
     ] = field(default_factory=list)
     rerank_backward: Annotated[
         list[str],
-        _repeatable("--rerank-backward", "RUN_DIR[:WEIGHT]", "The same by a run from target to source."),
+        repeatable("--rerank-backward", "RUN_DIR[:WEIGHT]", "The same by a run from target to source."),
     ] = field(default_factory=list)
     to: To = None
     beam: Annotated[int | None, typer.Option(min=1, max=1000, metavar="N", help="Beam search with N beams.")] = None
@@ -236,47 +237,3 @@ class AttentionSelection:
         """Check the color scale, which Python users may misspell. Raises UserError."""
         if self.color_scale not in get_args(ColorScale):
             raise UserError(f"there is no color scale `{self.color_scale}`; use {', '.join(get_args(ColorScale))}")
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """Test set and metrics of `seq2attn evaluate`, in place of those of the config."""
-
-    source: Annotated[
-        Path | None, typer.Option(help="Evaluate on this file instead of the config's test sets.", metavar="FILE")
-    ] = None
-    references: Annotated[list[Path], _repeatable("--reference", "FILE", "Reference translations of --source.")] = (
-        field(default_factory=list)
-    )
-    metrics: Annotated[
-        list[str],
-        _repeatable("--metric", "NAME", "bleu, chrf, chrf++, ter, exact, token-error-rate or paper_bleu."),
-    ] = field(default_factory=list)
-    tokenize: Annotated[
-        str | None,
-        typer.Option(
-            help="sacreBLEU's tokenizer for BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or flores200; by default by"
-            " the script of the references.",
-            metavar="NAME",
-        ),
-    ] = None
-    tag: Tag = None
-
-
-@dataclass(frozen=True)
-class ScoreOptions:
-    """Input and output of `seq2attn score`."""
-
-    source: Annotated[Path, typer.Option(help="Text in the source language.", metavar="FILE")]
-    target: Annotated[Path, typer.Option(help="Its translation, line by line.", metavar="FILE")]
-    output_file: OutputFile = None
-    overwrite: Overwrite = False
-    per_token: Annotated[
-        bool, typer.Option("--per-token", help="Add each token with its log-probability, EOS last.")
-    ] = False
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object per pair, with all tokens and log-probabilities.")
-    ] = False
-    tag: Tag = None
-    to: To = None
-    device: Device = "auto"

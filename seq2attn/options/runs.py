@@ -1,0 +1,121 @@
+"""Options of commands about finished runs: evaluate, compare, score, align, export and import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+from seq2attn.options import Device, Tag, To, repeatable
+
+References: TypeAlias = Annotated[list[Path], repeatable("--reference", "FILE", "Reference translations of --source.")]
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Test set and metrics of `seq2attn evaluate`, in place of those of the config."""
+
+    source: Annotated[
+        Path | None, typer.Option(help="Evaluate on this file instead of the config's test sets.", metavar="FILE")
+    ] = None
+    references: References = field(default_factory=list)
+    metrics: Annotated[
+        list[str],
+        repeatable("--metric", "NAME", "bleu, chrf, chrf++, ter, exact, token-error-rate or paper_bleu."),
+    ] = field(default_factory=list)
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            help="sacreBLEU's tokenizer for BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or flores200; by default by"
+            " the script of the references.",
+            metavar="NAME",
+        ),
+    ] = None
+    tag: Tag = None
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Test set and significance test of `seq2attn compare`."""
+
+    source: Annotated[
+        Path | None, typer.Option(help="The file of `evaluate --source`, for its translations.", metavar="FILE")
+    ] = None
+    references: References = field(default_factory=list)
+    tag: Tag = None
+    test: Annotated[
+        Literal["bootstrap", "randomization"],
+        typer.Option(help="Significance test: paired bootstrap, or paired approximate randomization."),
+    ] = "bootstrap"
+    examples: Annotated[
+        int, typer.Option(min=0, help="Number of sentences whose translations differ most.", metavar="N")
+    ] = 5
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Text and model of `seq2attn score`."""
+
+    source: Annotated[Path, typer.Option(help="Text in the source language.", metavar="FILE")]
+    target: Annotated[Path, typer.Option(help="Its translation, line by line.", metavar="FILE")]
+    tag: Tag = None
+    to: To = None
+    device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class AlignOptions:
+    """Text and model of `seq2attn align`."""
+
+    source: Annotated[Path | None, typer.Option(help="Text in the source language.", metavar="FILE")] = None
+    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.", metavar="FILE")] = None
+    gold: Annotated[
+        Path | None, typer.Option(help="Gold alignments (`0-0 1-2`, possible `1?2`) to compare with.", metavar="FILE")
+    ] = None
+    tag: Tag = None
+    to: To = None
+    device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Weights and verification of `seq2attn export`."""
+
+    quantization: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE", help="Data type of the weights: float32, int8; float16 for ctranslate2. [float32]"
+        ),
+    ] = None
+    verify_with: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines to verify with. [the first 200 sources of the dev set]")
+    ] = None
+    tag: Tag = None
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """Languages and conventions of a model for `seq2attn import`."""
+
+    positions: Annotated[
+        Literal["tensor2tensor", "transformers"],
+        typer.Option(help="Sinusoids as Marian was trained with, or those that transformers puts in their place."),
+    ] = "tensor2tensor"
+    punctuation: Annotated[
+        bool,
+        typer.Option(help="Normalize punctuation as Moses does, for older models of OPUS-MT; needs sacremoses."),
+    ] = True
+    source_language: Annotated[
+        str | None,
+        typer.Option("--from", metavar="LANG", help="The language of the sources, for a model with several."),
+    ] = None
+    target_language: Annotated[
+        str | None,
+        typer.Option("--to", metavar="LANG", help="The language to translate into, for a model with several."),
+    ] = None
+    source_prefix: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Text before each source line, for T5. [that of its task --to LANG]"),
+    ] = None
