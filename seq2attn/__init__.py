@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from seq2attn.options.runs import ImportOptions as ImportOptions
     from seq2attn.options.runs import ScoreOptions as ScoreOptions
     from seq2attn.pretrained.import_run import import_model as import_model
+    from seq2attn.training.checkpoints.averaging import average as average
     from seq2attn.training.prepare_run import prepare as prepare
     from seq2attn.training.train import train as train
     from seq2attn.version import __version__ as __version__
@@ -59,6 +60,7 @@ _LAZY_IMPORTS = {
     "align": "seq2attn.evaluation.aligner",
     "allow_code": "seq2attn.config.plugin",
     "attention_text": "seq2attn.visualization.attention",
+    "average": "seq2attn.training.checkpoints.averaging",
     "compare": "seq2attn.evaluation.compare",
     "draw_attention": "seq2attn.visualization.attention",
     "evaluate": "seq2attn.evaluation.evaluate_runs",

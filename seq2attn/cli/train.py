@@ -110,6 +110,6 @@ def average(
       seq2attn average runs/phrasebook --last 5
       seq2attn average runs/phrasebook --best 1     (back to the best checkpoint)
     """
-    from seq2attn.training.checkpoints.averaging import average_run
+    from seq2attn.training.checkpoints.averaging import average
 
-    typer.echo(average_run(run, last=last, best=best), err=True)
+    typer.echo(average(run, last=last, best=best), err=True)

@@ -47,12 +47,10 @@ def import_model(
 ) -> AgreementReport | None:
     """Make the run directory `run` of the model in `folder`; `allow_pickle` reads `pytorch_model.bin` too.
 
-    Returns its agreement with the original on the lines of `verify_with`, or on words of its vocabulary; None where
-    `transformers` is not installed, or has no such model. Raises UserError, leaving nothing behind, for a model that
-    cannot be imported, or when the two do not agree.
+    Returns its agreement with the original on lines of `verify_with`, or words of its vocabulary; None where there is
+    no such model in `transformers`, or that is not installed. Raises UserError if it cannot be imported, or differs.
     """
-    folder, run = Path(folder), Path(run)
-    _check_new(run)
+    folder, run = Path(folder), _new_directory(Path(run))
     family = read_family(folder, options, allow_pickle=allow_pickle)
     _check_options(family)
     experiment = _experiment(family, run)
@@ -81,11 +79,12 @@ def import_model(
     return report
 
 
-def _check_new(run: Path) -> None:
-    """Raises UserError for a folder that is not empty, or the working directory."""
+def _new_directory(run: Path) -> Path:
+    """The run directory. Raises UserError for a folder that is not empty, or the working directory."""
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: exists; give another directory, or move it away")
     check_not_working_dir(run)
+    return run
 
 
 def _compare(imported: LoadedRun, original: TransformersEngine, lines: Sequence[str]) -> AgreementReport:

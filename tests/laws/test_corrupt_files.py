@@ -12,7 +12,7 @@ import seq2attn
 from seq2attn.errors import CorruptFileError, RunError
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors, save_tensors
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints, load_checkpoint
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, prune
 from tests.support.compare_runs import assert_identical
@@ -139,7 +139,7 @@ def test_corrupt_weights_are_restored_by_resuming_or_averaging(corpus):
     origin, weights, lines = run.weights_origin(), load_tensors(run.weights_path), metrics(run)
     for restore in (
         lambda: train_run(corpus, "run", resume=True, **SHORT),
-        lambda: average_run(run.folder, last=None, best=1),
+        lambda: average(run.folder, last=None, best=1),
     ):
         corrupt_weights(run.folder)
         restore()
@@ -168,7 +168,7 @@ def test_a_run_is_locked_until_its_process_ends(run):
     with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
         while not (run / "run.lock").read_text().startswith(f"process {other.pid} "):
             assert other.poll() is None
-        for work in (lambda: lock_directory(run).__enter__(), lambda: average_run(run, last=1, best=None)):
+        for work in (lambda: lock_directory(run).__enter__(), lambda: average(run, last=1, best=None)):
             with pytest.raises(RunError, match=f"process {other.pid} on "):
                 work()
         other.kill()

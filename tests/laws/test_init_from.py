@@ -13,7 +13,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.tokenizers.vocabulary import BOS, Vocabulary
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints, load_weights
 from seq2attn.training.train import train
 from tests.support.marks import slow_but
@@ -173,7 +173,7 @@ def test_frozen_weights_are_saved_once(corpus, old):
     ):
         spoil()
         for use in (
-            lambda: average_run(run.folder, last=1, best=None),
+            lambda: average(run.folder, last=1, best=None),
             lambda: train_run(corpus, "run", frozen=["target_embedding"], resume=True),
         ):
             with pytest.raises(RunError, match=f"{second.frozen_path}: {message}") as error:

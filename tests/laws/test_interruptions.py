@@ -11,7 +11,7 @@ from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors, save_tensors
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders, list_checkpoints
 from seq2attn.training.checkpoints.retention import validated_checkpoints
 from seq2attn.training.train import train
@@ -84,7 +84,7 @@ def test_checkpoints_of_interruptions_are_not_ranked_or_averaged(corpus):
     assert kept[4] == [(3, True), (4, False), (5, False)]
     assert kept[7] == [(3, True), (6, True), (7, False), (8, False)]
     assert all(c.optimizer_path.is_file() for c in checkpoints)
-    assert average_run(corpus / "run", last=2, best=None).endswith("00000003, 00000006")
+    assert str(average(corpus / "run", last=2, best=None)).endswith("00000003, 00000006")
 
 
 def edit(path, old, new):

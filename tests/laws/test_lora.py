@@ -11,7 +11,7 @@ from seq2attn.errors import CorruptFileError, UserError
 from seq2attn.io.weights import copy_weights, load_tensors, unique_state_dict
 from seq2attn.nn.lora import ORIGINAL, add_adapter, merge_adapters, remove_adapters
 from seq2attn.nn.packing import Sequences
-from seq2attn.training.checkpoints.averaging import average_run, load_merged
+from seq2attn.training.checkpoints.averaging import average, load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.support.marks import covering, slow_but
 from tests.support.models import EVERY_DECODER, calm, model, sources, targets
@@ -108,7 +108,7 @@ def test_the_best_weights_are_those_that_were_validated(corpus):
     run.weights_path.write_bytes(run.weights_path.read_bytes()[:-1])
     with pytest.raises(CorruptFileError, match=rf"restore them with `seq2attn average {run.folder} --best 1`"):
         run.load()
-    average_run(run.folder, last=None, best=1)
+    average(run.folder, last=None, best=1)
     assert_same(load_tensors(run.weights_path), weights)
     with pytest.raises(UserError, match="no linear layer is in these parts"):
         train_run(corpus, "none", model=BAHDANAU, lora={"parts": ["encoder.rnn"]})

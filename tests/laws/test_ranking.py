@@ -6,7 +6,7 @@ import seq2attn
 from seq2attn.errors import RunError, TrainingInterrupted
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
 from seq2attn.training.checkpoints.retention import rank_checkpoints
 from seq2attn.training.train_state import TrainState
@@ -159,11 +159,11 @@ def test_an_ended_training_is_validated_by_other_scores(corpus, average, change)
 def test_an_average_of_the_best_needs_comparable_scores(corpus):
     options = {"checkpoints": {"keep_last": 9}}
     run = train_run(corpus, "run", validation=every(metric="loss"), max_duration=["4 updates"], **options)
-    average_run(run.folder, last=None, best=2)
+    average(run.folder, last=None, best=2)
     train_run(corpus, "run", resume=True, validation=every(metric="chrf"), max_duration=["6 updates"], **options)
     with pytest.raises(RunError, match="1 of 3 checkpoints have a comparable chrf, not 2"):
-        average_run(run.folder, last=None, best=2)
-    average_run(run.folder, last=None, best=1)
+        average(run.folder, last=None, best=2)
+    average(run.folder, last=None, best=1)
     assert run.weights_origin()["checkpoints"] == ["00000006"]
 
 
@@ -176,7 +176,7 @@ def test_the_log_names_the_weights_for_translation(corpus):
     train_run(corpus, "run", resume=True, checkpoints=KEEP, **options)
     (best,) = run.weights_origin()["checkpoints"]
     assert_same(load_tensors(run.weights_path), load_tensors(run.folder / "checkpoints" / best / "model.safetensors"))
-    average_run(run.folder, last=2, best=None)
+    average(run.folder, last=2, best=None)
     mean = load_tensors(run.weights_path)
     train_run(corpus, "run", resume=True, checkpoints=KEEP, **options)
     assert_same(load_tensors(run.weights_path), mean)
@@ -205,8 +205,8 @@ def test_before_the_first_validation_an_interrupted_training_translates(corpus):
     assert run.weights_origin()["checkpoints"] == ["00000002"]
     assert len([*seq2attn.load(run.folder).translate(["ba be"])]) == 1
     assert "no validation yet: until there is one, the weights for translation are those of update 2" in log_of(run)
-    assert "00000001, 00000002; none of them was validated" in average_run(run.folder, last=2, best=None)
+    assert "00000001, 00000002; none of them was validated" in str(average(run.folder, last=2, best=None))
     with pytest.raises(RunError, match="0 of 2 checkpoints have a comparable loss"):
-        average_run(run.folder, last=None, best=1)
+        average(run.folder, last=None, best=1)
     train_run(corpus, "run", resume=True, max_duration=["9 updates"], validation=every("9 updates"))
     assert run.weights_origin()["checkpoints"] == ["00000009"]

@@ -18,7 +18,7 @@ from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.weights import load_tensors
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.memory import MemoryTrial
 from seq2attn.training.train import train
@@ -159,11 +159,11 @@ def test_averages_are_means_of_checkpoints(corpus, kind, kept):
     assert run.weights_origin()["checkpoints"] == names and "the mean of 3 checkpoints" in log_of(run)
     mean = load_tensors(run.weights_path)
     assert_mean(mean, run, names)
-    average_run(run.folder, last=3 if kind == "last" else None, best=3 if kind == "best" else None)
+    average(run.folder, last=3 if kind == "last" else None, best=3 if kind == "best" else None)
     assert_same(load_tensors(run.weights_path), mean)
     message = r"has \d checkpoints, not 9; average fewer, .*`training.checkpoints.keep_best`"
     with pytest.raises(RunError, match=message):
-        average_run(run.folder, last=None, best=9)
+        average(run.folder, last=None, best=9)
 
 
 def test_the_newest_checkpoints_have_no_gap(corpus):
@@ -171,10 +171,10 @@ def test_the_newest_checkpoints_have_no_gap(corpus):
     validation = {"every": "2 updates", "metric": "loss"}
     run = train_run(corpus, "run", max_duration=["12 updates"], validation=validation, checkpoints={"keep_last": 9})
     shutil.rmtree(run.folder / "checkpoints" / "00000008")
-    assert average_run(run.folder, last=2, best=None).endswith("00000010, 00000012")
+    assert str(average(run.folder, last=2, best=None)).endswith("00000010, 00000012")
     with pytest.raises(RunError, match="of the newest 3 checkpoints, update 8 was removed; average fewer"):
-        average_run(run.folder, last=3, best=None)
-    average_run(run.folder, last=None, best=3)
+        average(run.folder, last=3, best=None)
+    average(run.folder, last=None, best=3)
 
 
 def test_without_kept_checkpoints_the_best_is_the_average(corpus):

@@ -26,7 +26,7 @@ from seq2attn.sweep.record import (
     write_record,
     write_trial,
 )
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.metrics_logger import METRICS_FILE
 from tests.support.commands import Invoke
 from tests.support.trainings import train_run
@@ -155,11 +155,10 @@ def test_averages_after_a_torn_log(run_of_three_checkpoints: RunDirectory, name:
         if name in INVALID:
             path.write_bytes(INVALID[name](data))
             with pytest.raises(RunError, match=rf"{METRICS_FILE}:\d+: .*; remove the file"):
-                average_run(run_of_three_checkpoints.folder, last=2, best=None)
+                average(run_of_three_checkpoints.folder, last=2, best=None)
         else:
-            assert "is now the mean of checkpoints 00000004, 00000006" in average_run(
-                run_of_three_checkpoints.folder, last=2, best=None
-            )
+            averaged = average(run_of_three_checkpoints.folder, last=2)
+            assert "is now the mean of checkpoints 00000004, 00000006" in str(averaged)
     finally:
         path.write_bytes(data)
 

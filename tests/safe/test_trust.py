@@ -23,7 +23,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io import import_path
 from seq2attn.io.import_path import environment, leave_out_working_directory
 from seq2attn.options import TranslationOptions
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average
 from tests.support.commands import all_commands, invoke_in
 from tests.support.untrained_runs import CONFIG, LINES, PLUGIN, RECIPE, SWEEP, untrained_run
 
@@ -147,7 +147,7 @@ def test_allowed_modules_are_imported(run: RunDirectory, module: str, name: str)
     assert has_run()
     assert Aligner.load(run.folder).model is not None
     with pytest.raises(RunError, match="has 0 checkpoints"):
-        average_run(run.folder, last=1, best=None)
+        average(run.folder, last=1, best=None)
     shutil.rmtree(run.folder)
     assert texts == [t.text for t in seq2attn.load(untrained_run(run.folder.parent).folder).translate(LINES)]
 

@@ -17,7 +17,7 @@ from seq2attn.inference.engines.exported import check_manifest
 from seq2attn.io.files import FORMAT_VERSION, check_format
 from seq2attn.io.weights import METADATA_KEY, is_corrupt, load_tensors, save_tensors
 from seq2attn.sweep.record import read_record
-from seq2attn.training.checkpoints.averaging import average_run
+from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
 from tests.support.trainings import train_run
 from tests.support.untrained_runs import untrained_run
@@ -121,6 +121,6 @@ def test_a_run_of_another_version_is_not_changed(tmp_path: Path, corpus: Path) -
     with pytest.raises(RunError, match="format 99"):
         train_run(corpus, "run", resume=True, max_duration=["4 updates"])
     with pytest.raises(RunError, match="format 99"):
-        average_run(run.folder, last=1, best=None)
+        average(run.folder, last=1, best=None)
     names, names_now = ({p.relative_to(root) for p in root.rglob("*")} for root in (before, run.folder))
     assert names <= names_now <= names | {Path("run.lock")}

@@ -82,7 +82,7 @@ ENGINES: dict[str, Callable[[RunDirectory, Path, torch.device], Engine]] = {
     "ctranslate2": load_ctranslate2,
     "onnx": load_onnx,
 }
-"""Loaders of exported models by the name of their engine. `seq2attn/options.py` lists the names again, so that
+"""Loaders of exported models by the name of their engine. `seq2attn/options` lists the names again, so that
 `--help` does not import torch."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -20,18 +21,33 @@ from seq2attn.training.metrics_logger import METRICS_FILE
 METRICS_HINT = "remove the file, and it is not checked that no checkpoint between was removed"
 
 
-def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
-    """Replace the weights for translation by the mean of the `last` or the `best` checkpoints. Returns a message.
+@dataclass(frozen=True)
+class AveragedWeights:
+    """The weights for translation of a run, and the checkpoints whose mean they are; prints as a message."""
+
+    path: Path
+    checkpoints: tuple[str, ...]
+    are_validated: bool
+
+    def __str__(self) -> str:
+        several = len(self.checkpoints) > 1
+        content = "is now the mean of checkpoints" if several else "now has the weights of checkpoint"
+        note = "" if self.are_validated else "; none of them was validated"
+        return f"{self.path} {content} {', '.join(self.checkpoints)}{note}"
+
+
+def average(run: Path | str, *, last: int | None = None, best: int | None = None) -> AveragedWeights:
+    """Replacement of the weights for translation by the mean of the `last` or the `best` checkpoints of a run.
 
     Raises UserError unless exactly one of both is given, RunError if checkpoints are missing.
     """
     if (last is None) == (best is None):
         raise UserError("give either ``last=N`` or ``best=N``")
-    run = RunDirectory(folder)
-    metric = run.load_config().training.validation.metric
-    checkpoints = validated_checkpoints(folder)
-    note = "" if checkpoints else "; none of them was validated"
-    checkpoints = checkpoints or list_checkpoints(folder)
+    folder = Path(run)
+    directory = RunDirectory(folder)
+    metric = directory.load_config().training.validation.metric
+    validated = validated_checkpoints(folder)
+    checkpoints = validated or list_checkpoints(folder)
     count = last or best or 1
     chosen = checkpoints[-count:] if last else _best(folder, checkpoints, count, metric)
     if len(chosen) < count:
@@ -39,19 +55,18 @@ def average_run(folder: Path, *, last: int | None, best: int | None) -> str:
             f"{folder}: has {len(chosen)} checkpoints, not {count}; average fewer, or train with more validations and a"
             f" larger `training.checkpoints.keep_{'last' if last else 'best'}`"
         )
-    if last and (removed := _removed_between(run, chosen)):
+    if last and (removed := _removed_between(directory, chosen)):
         raise RunError(
             f"{folder}: of the newest {count} checkpoints, update {removed[-1]:,} was removed; average fewer, or"
             " train with a larger `training.checkpoints.keep_last`"
         )
-    vocabularies = run.load_tokenizers().vocabularies
+    vocabularies = directory.load_tokenizers().vocabularies
     for checkpoint in chosen:
         check_vocabularies(checkpoint.model_path, folder, vocabularies)
-    names = [checkpoint.folder.name for checkpoint in chosen]
+    names = tuple(checkpoint.folder.name for checkpoint in chosen)
     with lock_directory(folder):
-        run.save_model(average_weights(chosen), vocabularies, {"checkpoints": names})
-    content = "is now the mean of checkpoints" if len(names) > 1 else "now has the weights of checkpoint"
-    return f"{run.weights_path} {content} {', '.join(names)}{note}"
+        directory.save_model(average_weights(chosen), vocabularies, {"checkpoints": [*names]})
+    return AveragedWeights(directory.weights_path, names, bool(validated))
 
 
 def _removed_between(run: RunDirectory, chosen: list[Checkpoint]) -> list[int]:
