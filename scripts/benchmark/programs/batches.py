@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -50,26 +51,33 @@ def make_batches(pairs: list[Pair], tokens: int, seed: int) -> list[list[Pair]]:
     return batches
 
 
-def train(model: nn.Module, logits: Logits, data: Path, tokens: int) -> None:
-    """Train until killed, and print `PROGRESS update tokens` every second update.
+@dataclass(frozen=True)
+class Update:
+    """An update of a training."""
 
-    On a GPU, if there is one, in bfloat16 and with fewer lines.
+    number: int
+    num_tokens: int  # target tokens so far
+    loss: Tensor  # []
+
+
+def updates(model: nn.Module, logits: Logits, pairs: list[Pair], tokens: int) -> Iterator[Update]:
+    """Endless training with Adam, warm-up and decay with the inverse square root: each update after it was made.
+
+    On a GPU, if there is one, in bfloat16.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    on_gpu = device.type == "cuda"
     model.to(device)
-    pairs = list(zip(*(sentences(data, data / f"train.bpe.{side}") for side in ("de", "en")), strict=True))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min((n + 1) / 200, (200 / (n + 1)) ** 0.5))
-    model.train()
     num_tokens = 0
-    for update, batch in enumerate(_forever(pairs, tokens), 1):
+    for number, batch in enumerate(_forever(pairs, tokens), 1):
+        model.train()
         source = pad([pair[0] + [EOS] for pair in batch])
         inputs = pad([[BOS, *pair[1]] for pair in batch])
         labels = pad([pair[1] + [EOS] for pair in batch])
         num_tokens += int((labels != PAD).sum())
         source, inputs, labels = (ids.to(device) for ids in (source, inputs, labels))
-        with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             loss = F.cross_entropy(
                 logits(source, inputs).flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1
             )
@@ -78,9 +86,17 @@ def train(model: nn.Module, logits: Logits, data: Path, tokens: int) -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         scheduler.step()
-        if update % (20 if on_gpu else 2) == 0:
+        yield Update(number, num_tokens, loss)
+
+
+def train(model: nn.Module, logits: Logits, data: Path, tokens: int) -> None:
+    """Train until killed, and print `PROGRESS update tokens` every second update, on a GPU with fewer lines."""
+    on_gpu = torch.cuda.is_available()
+    pairs = list(zip(*(sentences(data, data / f"train.bpe.{side}") for side in ("de", "en")), strict=True))
+    for update in updates(model, logits, pairs, tokens):
+        if update.number % (20 if on_gpu else 2) == 0:
             memory = f" gpu {torch.cuda.max_memory_allocated() >> 20}" if on_gpu else ""
-            print(f"PROGRESS {update} {num_tokens} {loss.item():.3f}{memory}", flush=True)
+            print(f"PROGRESS {update.number} {update.num_tokens} {update.loss.item():.3f}{memory}", flush=True)
 
 
 def _forever(pairs: list[Pair], tokens: int) -> Iterator[list[Pair]]:

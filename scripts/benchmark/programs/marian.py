@@ -14,7 +14,7 @@ from benchmark.programs.batches import BOS, EOS, PAD, train
 from benchmark.setting import TRANSFORMERS
 
 
-def build_model(attention_dropout: float, model: str = "t") -> Any:
+def build_model(attention_dropout: float = 0.0, model: str = "t", vocab_size: int = 8000) -> Any:
     """T, or a model for a GPU."""
     layers, dim, heads, hidden = TRANSFORMERS[model]
     sizes = {
@@ -30,7 +30,7 @@ def build_model(attention_dropout: float, model: str = "t") -> Any:
         "forced_eos_token_id": None,
     }
     config = MarianConfig(
-        vocab_size=8000, d_model=dim, dropout=0.1, attention_dropout=attention_dropout, activation_dropout=0.0,
+        vocab_size=vocab_size, d_model=dim, dropout=0.1, attention_dropout=attention_dropout, activation_dropout=0.0,
         activation_function="relu", max_position_embeddings=512, scale_embedding=True, init_std=0.02,
         share_encoder_decoder_embeddings=True, tie_word_embeddings=True, **sizes, **special,
     )  # fmt: skip

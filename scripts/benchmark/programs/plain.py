@@ -19,11 +19,11 @@ VOCAB_SIZE = 8000
 class Transformer(nn.Module):
     """torch.nn.Transformer with sinusoidal positions and tied embeddings."""
 
-    def __init__(self, model: str = "t") -> None:
+    def __init__(self, model: str = "t", vocab_size: int = VOCAB_SIZE) -> None:
         super().__init__()
         layers, dim, heads, hidden = TRANSFORMERS[model]
         self.dim = dim
-        self.table = nn.Embedding(VOCAB_SIZE, dim, padding_idx=PAD)
+        self.table = nn.Embedding(vocab_size, dim, padding_idx=PAD)
         nn.init.normal_(self.table.weight, std=dim**-0.5)
         self.net = nn.Transformer(dim, heads, layers, layers, hidden, 0.1, batch_first=True)
         for module in self.net.modules():  # as in ours: PyTorch then uses its fused kernel
