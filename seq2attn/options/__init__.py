@@ -178,6 +178,13 @@ class TranslationOptions:
         ),
     ] = None
 
+    def __post_init__(self) -> None:
+        """Check the options that are lists, in place of which Python users may give one value. Raises UserError."""
+        lists = {"overrides": self.overrides, "allow_code": self.allow_code, "ensemble": self.ensemble}
+        for name, value in (lists | {"rerank": self.rerank, "rerank_backward": self.rerank_backward}).items():
+            if isinstance(value, str | Path):
+                raise UserError(f"``{name}`` should be a list: {name}=[{str(value)!r}]")
+
 
 @dataclass(frozen=True)
 class TranslateOptions:
