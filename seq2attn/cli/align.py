@@ -52,12 +52,12 @@ def align(
             shares = (f"{share:.1%}" for share in (rate.precision, rate.recall, rate.error_rate))
             rows.append((str(head.layer), str(head.head), head.step, *shares))
         typer.echo(format_table([("layer", "head", "step", "precision", "recall", "AER"), *rows], num_text_columns=3))
-        typer.echo(f"{run / ALIGNMENT_FILE}: links are now by {next(iter(rates))}", err=True)
+        typer.echo(f"{run / ALIGNMENT_FILE}: links now come from {next(iter(rates))}", err=True)
         return
     check_output(output_file, "align", options.source, options.target, options.gold, overwrite=overwrite)
     alignment = align(run, options)
     if alignment.head is not None:
-        typer.echo(f"links by {alignment.head} ({alignment.reason})", err=True)
+        typer.echo(f"links come from {alignment.head} ({alignment.reason})", err=True)
     with text_output(output_file, "align") as file:
         file.writelines(format_pharaoh(links or []) + "\n" for links in alignment.links)
     check_finite(alignment.not_finite)

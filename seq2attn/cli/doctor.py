@@ -23,7 +23,7 @@ def doctor(
     tag: Tag = None,
     device: Device = "auto",
 ) -> None:
-    """Check a trained model on this machine: does inference give what the model was trained to compute?
+    """Check the inference of a trained model on this machine.
 
     Four checks with real sentences: batched translation equals translating one sentence at a time, cached decoding
     equals decoding without a cache, padding changes nothing, and the reported scores equal those of forced decoding.

@@ -35,7 +35,7 @@ def import_(
 
     The run translates, draws attention, aligns, is evaluated, exported and trained further like any other. Where
     transformers is installed, both translate the same lines, and the command reports the share of equal tokens. In
-    greedy search at least 99 % must be equal; otherwise the command fails and leaves nothing behind.
+    greedy search at least 99 % must be equal; otherwise the command fails and writes nothing.
 
     \b
     Examples:

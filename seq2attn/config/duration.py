@@ -38,7 +38,7 @@ def _parse(value: Any) -> Any:
     if match is None:
         raise ValueError("a duration is a number and a unit, like `3 epochs`, `500 updates` or `40 minutes`")
     if float(match[1]) <= 0:
-        raise ValueError("a duration is longer than nothing")
+        raise ValueError("a duration should be longer than 0")
     return Duration(float(match[1]), f"{match[2]}s")  # type: ignore[arg-type]
 
 

@@ -188,7 +188,7 @@ class YAMLReader:
                 self._report(key, "a key should be a name")
             elif self._is_text(key) and key.value in pairs:
                 line = pairs[key.value][0].start_mark.line + 1
-                self._report(key, f"the key `{key.value}` is here twice; first in line {line}")
+                self._report(key, f"the key `{key.value}` appears twice; first in line {line}")
             else:
                 pairs[key.value] = key, value
         return merged | pairs

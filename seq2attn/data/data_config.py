@@ -58,7 +58,7 @@ class DataConfig(Config):
 
     def check_fields(self) -> list[FieldError]:
         """Errors of names of test sets, and of options of corpora that are not used there."""
-        message = "is also the name of output files: use letters, digits, `_`, `-` and `.`"
+        message = "is also a file name: use letters, digits, `_`, `-` and `.`"
         mistakes = [FieldError(f"test.{name}", message) for name in self.test if not re.fullmatch(r"\w[\w.-]*", name)]
         for number, corpus in enumerate(self.train):
             if isinstance(corpus, PlainTextConfig) and corpus.references:

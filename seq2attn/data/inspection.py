@@ -91,7 +91,7 @@ class CorpusReport:
                 share = f"{statistics.num_unknown / statistics.num_tokens:.1%} unknown tokens"
                 yield f"{name}: the {side} has {share}, {statistics.num_unknown:,} of {statistics.num_tokens:,}"
             elif training and (unknown := describe_unknown(statistics.characters, training.known_characters)):
-                yield f"{name}: the training text hardly has {unknown} of the {side}"
+                yield f"{name}: the {side} has characters that are missing or rare in the training text: {unknown}"
         if self.num_one_sided >= max(MIN_PAIRS, MAX_ONE_SIDED_SHARE * self.num_pairs):
             yield f"{name}: {self.num_one_sided:,} pairs have text on one side only"
         if self.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * self.num_pairs):

@@ -157,7 +157,7 @@ class _Preparation:
         dev, folder, inspector = self.data.dev, self.folder / DEV, CorpusInspector(*tokenizers)
         _save(inspector.inspect(_encode(dev, tokenizers, "dev", size)), tokenizers, folder)
         if warning := self.data.filters.describe_long(Corpus.load(folder).lengths, dev.files[0]):
-            self.log(f"warning: dev: {warning}; validation takes them in parts")
+            self.log(f"warning: dev: {warning}; validation computes their loss in parts")
         return inspector
 
     def _save_references(self) -> int:

@@ -54,7 +54,7 @@ class PlainTextConfig(_CorpusConfig):
     """Word alignments of the pairs, as `0-0 1-2`: source and target words, counted from 0."""
 
     references: tuple[InputPath, ...] = ()
-    """Further translations of each line, for the dev set and test sets: all count in the scores."""
+    """Further translations of each line, for dev and test sets; the scores use all of them."""
 
     @classmethod
     def of_files(
@@ -91,12 +91,13 @@ class PlainTextConfig(_CorpusConfig):
             if None not in lines:
                 text = source, target
                 yield Pair(text, parse_pharaoh(links[0], text, f"{self.alignment}:{number}") if links else None)
-        reasons = ("one must be the translation of the other", "one must be the word alignments of the other")
+        reasons = (
+            "each line of one must be the translation of the same line of the other",
+            "each pair needs a line of alignments",
+        )
         for count, file, reason in zip(counts[1:], self._parallel_files[1:], reasons, strict=False):
             if count != counts[0]:
-                raise DataError(
-                    f"{self.source} has {_lines(counts[0])} and {file} has {_lines(count)}: line by line, {reason}"
-                )
+                raise DataError(f"{self.source} has {_lines(counts[0])} and {file} has {_lines(count)}: {reason}")
 
 
 class _OneFileConfig(_CorpusConfig):
@@ -181,8 +182,8 @@ def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequen
         stream = list(read_lines(path))
         if len(stream) != len(targets):
             raise DataError(
-                f"{corpus.files[1]} has {_lines(len(targets))} and {path} has {_lines(len(stream))}: line by line,"
-                " they must be translations of the same source"
+                f"{corpus.files[1]} has {_lines(len(targets))} and {path} has {_lines(len(stream))}: each line"
+                " must be a translation of the same source line"
             )
         streams.append(stream)
     return streams

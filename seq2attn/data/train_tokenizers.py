@@ -33,7 +33,7 @@ def _load_tokenizer(data: DataConfig, text: TokenizersConfig, run: Path, side: s
     if keys := [key for key in {**expected, **options} if expected.get(key) != options.get(key)]:
         raise DataError(
             f"{run}: its {side} tokenizer has `{keys[0]}: {options.get(keys[0])}`, and the config"
-            f" {expected.get(keys[0])}; leave all of `tokenizer` out but `run_dir`, or `run_dir`"
+            f" {expected.get(keys[0])}; leave out all keys of `tokenizer` but `run_dir`, or leave out `run_dir`"
         )
     if side == "source":
         check_tags(data, tokenizer, run)

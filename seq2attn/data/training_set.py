@@ -38,7 +38,7 @@ class TrainingPart:
             raise DataError(f"{corpus.files[0]}: no pair is left to train on: {report}; see `data.filters`")
         if not part.num_pairs_per_epoch:
             raise DataError(
-                f"{corpus.files[0]}: {report}, and `repeat: {corpus.repeat:g}` of these is less than a pair"
+                f"{corpus.files[0]}: {report}, and `repeat: {corpus.repeat:g}` of these is less than one pair"
             )
         return part
 

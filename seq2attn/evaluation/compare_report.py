@@ -13,13 +13,13 @@ from seq2attn.metrics.significance import MIN_SIGNIFICANT_BLEU, PairedScore
 from seq2attn.visualization.html_page import render_page
 
 TEST_NOTES = {
-    "bootstrap": "± is half of the 95 % interval over sentences; p is of the difference from {first}, by sacreBLEU's"
+    "bootstrap": "± is half of the 95 % interval over sentences; p tests the difference from {first}, by sacreBLEU's"
     " paired bootstrap (1,000 samples).",
-    "randomization": "p is of the difference from {first}, by sacreBLEU's paired approximate randomization (10,000"
+    "randomization": "p tests the difference from {first}, by sacreBLEU's paired approximate randomization (10,000"
     " trials).",
 }
 P_NOTE = (
-    f"p is of one seed of each run, and measures the choice of sentences alone; BLEU has none where both are below"
+    f"p compares one seed of each run: it measures the choice of sentences alone. BLEU has no p where both are below"
     f" {MIN_SIGNIFICANT_BLEU:g}."
 )
 

@@ -75,7 +75,7 @@ class RunDirectory:
     def load_config(self, overrides: Sequence[str] = (), sections: Sequence[str] = ()) -> ExperimentConfig:
         """The config of the training, with overrides of `sections`, such as `data.test`.
 
-        Raises RunError if this is no run directory, UserError for an override of another section.
+        Raises RunError if this is not a run directory, UserError for an override of another section.
         """
         self.check_exists()
         experiment = load(self.config_path, ExperimentConfig, overrides)
@@ -89,9 +89,9 @@ class RunDirectory:
         return experiment
 
     def check_exists(self) -> None:
-        """Raises RunError if this is no run directory, or has another format version."""
+        """Raises RunError if this is not a run directory, or has another format version."""
         if not self.config_path.is_file():
-            raise RunError(f"{self.folder}: is no run directory (it has no config.yaml); {HINT}")
+            raise RunError(f"{self.folder}: is not a run directory (it has no config.yaml); {HINT}")
         manifest = self.folder / MANIFEST
         check_format(read_object(manifest, HINT), manifest, HINT)
 

@@ -17,7 +17,7 @@ from seq2attn.tokenizers.base import Tokenizer
 
 MAX_EXAMPLES = 5
 """Maximum number of lines that a warning names; it counts the others."""
-UNTAGGED = "no tag, which all training text had; give ``tag``, or begin the lines with one"
+UNTAGGED = "no tag, although all training text had one; give ``tag``, or begin the lines with one"
 INVALID_UTF8 = "not UTF-8; the invalid bytes are replaced; convert the input to UTF-8, for example with iconv"
 TRUNCATED = (
     "the translation has the maximum length (`search.lengths.max_length` and `max_length_ratio`) and may be truncated"

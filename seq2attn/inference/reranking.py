@@ -50,7 +50,9 @@ class RerankRun:
         except ValueError:
             folder, weight = "", 1.0
         if not 0 <= weight < math.inf:
-            raise UserError(f"``{_option(is_backward)}={text}``: the weight should be a number from 0, not {number}")
+            raise UserError(
+                f"``{_option(is_backward)}={text}``: the weight should be a number of at least 0, not {number}"
+            )
         return cls(Path(folder or text), weight, is_backward)
 
     def __str__(self) -> str:
@@ -120,8 +122,8 @@ def load_rerankers(
     if runs and (search.num_hypotheses == 1 or search.mbr):
         why = "this search finds one (``beam=5``)"
         if search.mbr:
-            why = "minimum Bayes risk decoding orders them otherwise"
-        raise UserError(f"{runs[0].argument}: reranking is for several hypotheses by their scores, and {why}")
+            why = "minimum Bayes risk decoding by their similarity"
+        raise UserError(f"{runs[0].argument}: reranking orders several hypotheses by their scores, and {why}")
     return tuple(_load_reranker(run, first_run, tokenizers, device) for run in runs)
 
 
@@ -134,7 +136,9 @@ def _load_reranker(
     expected = () if run.is_backward else tokenizers.source.tags
     if {*(tags := loaded.source.tags)} != {*expected}:
         known, wanted = (", ".join(names) or "none" for names in (tags, expected))
-        raise UserError(f"{run.argument}: its source has other tags than it would get: {known}, not {wanted}")
+        raise UserError(
+            f"{run.argument}: its training text has other tags than its input here would have: {known}, not {wanted}"
+        )
     _check_languages(run, loaded.tokenizers, tokenizers[::-1] if run.is_backward else tokenizers)
     return Reranker(loaded.model, loaded.tokenizers, run.weight, run.is_backward)
 

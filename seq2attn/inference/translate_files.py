@@ -78,7 +78,7 @@ def _check_files(files: TranslateOptions, options: TranslationOptions, selection
     check_output(files.output_file, "translate", *inputs, overwrite=files.overwrite)
     if files.attention is None:
         if selection != DEFAULT_SELECTION:
-            raise UserError("options of the attention picture need its file: ``attention=FILE``")
+            raise UserError("options of the attention picture need ``attention=FILE``")
     elif files.attention != "-":
         check_drawing(Path(files.attention), *inputs, others=(PAGE,), overwrite=files.overwrite)
 

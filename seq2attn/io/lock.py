@@ -42,7 +42,7 @@ def lock_directory(
     try:
         if not lock(descriptor, timeout):
             holder = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip() or "another process"
-            raise RunError(f"{folder}: {holder} is at work in it; wait for its end, stop it, or {advice}")
+            raise RunError(f"{folder}: is in use by {holder}; wait until it ends, stop it, or {advice}")
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         try:
@@ -75,7 +75,7 @@ def check_locks(path: Path) -> None:
             if os.path.samestat(os.fstat(descriptor), os.lstat(file)):
                 continue
         raise RunError(
-            f"{file.parent}: was removed or replaced while this process was at work in it; it ends, and writes nothing"
+            f"{file.parent}: was removed or replaced while this process used it; the process ends, and writes nothing"
             " more there"
         )
 

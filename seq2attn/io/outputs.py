@@ -67,7 +67,9 @@ def check_output(path: Path | None, command: str, *inputs: Path | None, overwrit
         raise UserError(f"{path}: is an input of this command too; give another name")
     stat = path.stat()
     if stat.st_size and not overwrite and stat.st_mtime_ns % SECOND != _fraction(path, command):
-        raise UserError(f"{path}: exists, and is not what this command wrote; give another name, or ``overwrite``")
+        raise UserError(
+            f"{path}: exists, and was changed or not written by this command; give another name, or ``overwrite``"
+        )
 
 
 def _fraction(path: Path, command: str) -> int:

@@ -188,7 +188,7 @@ def check_tensor_specs(model: nn.Module, specs: Mapping[str, TensorSpec], path: 
         if name not in specs:
             raise RunError(f"{path}: lacks `{name}`; the model's config is not the one it was trained with")
         if name not in expected:
-            raise RunError(f"{path}: holds `{name}`, which the model has not; the config is another one")
+            raise RunError(f"{path}: has `{name}`, which the model of the config lacks; it belongs to another config")
         if expected[name].shape != specs[name].shape:
             raise RunError(f"{path}: `{name}` is {specs[name]}, and {expected[name]} in the model of the config")
         if expected[name].dtype != specs[name].dtype:

@@ -51,7 +51,8 @@ OutputFile: TypeAlias = Annotated[
 ]
 
 Overwrite: TypeAlias = Annotated[
-    bool, typer.Option("--overwrite", help="Replace an output file that is not what an earlier call wrote.")
+    bool,
+    typer.Option("--overwrite", help="Replace an output file that another command wrote, or that was changed since."),
 ]
 
 AllowCode: TypeAlias = Annotated[
@@ -120,12 +121,12 @@ class TranslationOptions:
         repeatable(
             "--rerank",
             "RUN_DIR[:WEIGHT]",
-            "Rerank the hypotheses of each line by this run of the same direction too, with a weight of 1 or WEIGHT.",
+            "Rerank the hypotheses of each line by this run of the same direction, too. WEIGHT is 1 by default.",
         ),
     ] = field(default_factory=list)
     rerank_backward: Annotated[
         list[str],
-        repeatable("--rerank-backward", "RUN_DIR[:WEIGHT]", "The same by a run from target to source."),
+        repeatable("--rerank-backward", "RUN_DIR[:WEIGHT]", "Rerank by a run from target to source."),
     ] = field(default_factory=list)
     to: To = None
     beam: Annotated[int | None, typer.Option(min=1, max=1000, metavar="N", help="Beam search with N beams.")] = None

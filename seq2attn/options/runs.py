@@ -28,8 +28,8 @@ class EvaluateOptions:
     tokenize: Annotated[
         str | None,
         typer.Option(
-            help="sacreBLEU's tokenizer for BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or flores200; by default by"
-            " the script of the references.",
+            help="sacreBLEU's tokenizer for BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or flores200. [chosen by the"
+            " script of the references]",
             metavar="NAME",
         ),
     ] = None
@@ -41,7 +41,8 @@ class CompareOptions:
     """Test set and significance test of `seq2attn compare`."""
 
     source: Annotated[
-        Path | None, typer.Option(help="The file of `evaluate --source`, for its translations.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Compare the translations of this file, made by `evaluate --source`.", metavar="FILE"),
     ] = None
     references: References = field(default_factory=list)
     tag: Tag = None
@@ -101,7 +102,7 @@ class ImportOptions:
 
     positions: Annotated[
         Literal["tensor2tensor", "transformers"],
-        typer.Option(help="Sinusoids as Marian was trained with, or those that transformers puts in their place."),
+        typer.Option(help="Sinusoidal positions of Marian's training, or the other ones of transformers."),
     ] = "tensor2tensor"
     punctuation: Annotated[
         bool,
@@ -117,5 +118,5 @@ class ImportOptions:
     ] = None
     source_prefix: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Text before each source line, for T5. [that of its task --to LANG]"),
+        typer.Option(metavar="TEXT", help="Text before each source line, for T5. [the text of its task for --to LANG]"),
     ] = None

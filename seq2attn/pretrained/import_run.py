@@ -101,7 +101,7 @@ def _print_unnamed(family: Family) -> None:
     if {"dropout", "dropout_rate"}.isdisjoint(family.architecture.model_fields_set):
         keys += ["model.encoder.dropout", "model.decoder.dropout"]
     unnamed = ", ".join(f"`{key}`" for key in keys)
-    print(f"0 for further training, because the files name none: {unnamed}", file=sys.stderr)
+    print(f"set to 0 for further training, because the files of the model have no value: {unnamed}", file=sys.stderr)
 
 
 def _check_options(family: Family) -> None:

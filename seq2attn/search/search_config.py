@@ -219,5 +219,4 @@ def check_num_hypotheses(search: SearchConfig, count: int) -> None:
         fix = f"``beam={count}``"
         if isinstance(search, SampleConfig):
             fix = f"``mbr={count}``" if search.mbr else f"``overrides=search.num_samples={count}``"
-        found = f"this one finds {search.num_hypotheses} ({fix})"
-        raise UserError(f"{count} translations of a line need a search at least as wide; {found}")
+        raise UserError(f"this search finds {search.num_hypotheses} of {count} translations of a line; give {fix}")

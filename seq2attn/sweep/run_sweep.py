@@ -81,7 +81,9 @@ def refuse_other_files(folder: Path) -> None:
     names = [f"{stem}.{suffix}" for stem in ("leaderboard", "report") for suffix in ("md", "json", "html")]
     others = [name for name in names if (folder / name).exists()]
     if others and not (folder / SWEEP_LOCK).exists():
-        raise RunError(f"{folder}: `{others[0]}` would be replaced, and is not of a sweep; give another `folder`")
+        raise RunError(
+            f"{folder}: `{others[0]}` would be replaced, and does not belong to a sweep; give another `folder`"
+        )
 
 
 def write_leaderboard(plan: SweepPlan, log: Log) -> str:
@@ -157,7 +159,7 @@ def link_prepared_data(runs: Iterable[TrialRun], fingerprints: ExperimentFingerp
         if (run.folder / PREPARED).is_file() or checkpoint_folders(run.folder):  # `train` prepares a trained one again
             continue
         if run.folder.is_dir() and any(run.folder.iterdir()) and not (run.folder / TRIAL_FILE).exists():
-            raise RunError(f"{run.folder}: has files, and not those of a training; give another `folder`")
+            raise RunError(f"{run.folder}: has files that do not belong to a training; give another `folder`")
         experiment = run.experiment
         fingerprint = fingerprints.text_fingerprint(experiment)
         if fingerprint not in shared:

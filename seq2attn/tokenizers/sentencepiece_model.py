@@ -126,7 +126,7 @@ def read_pieces(path: Path) -> dict[str, int]:
     ids = read_ids(raw, path, FILE_HINT) if path.suffix == ".yml" else parse_object(raw, path, FILE_HINT)
     for piece, id in ids.items():
         if type(id) is not int:
-            raise DataError(f"{path}: the id of `{piece}` is {id!r}, no number; {FILE_HINT}")
+            raise DataError(f"{path}: the id of `{piece}` is {id!r}, not a number; {FILE_HINT}")
     ids = {piece: ids[piece] for piece in sorted(ids, key=ids.__getitem__)}
     for number, (piece, id) in enumerate(ids.items()):
         if id != number:

@@ -72,7 +72,7 @@ class _SubwordsConfig(NormalizeConfig):
         }
         code, model, messages = _run_trainer(options, (line for line in map(self.normalize, lines) if line))
         if code < 0:
-            reason = ", often for want of memory" if code == -SIGKILL else ""
+            reason = ", often because memory ran out" if code == -SIGKILL else ""
             raise DataError(
                 f"the training of subwords was ended by signal {-code}{reason}; train them in a run with less text, and"
                 " name that in `tokenizer.run_dir`"

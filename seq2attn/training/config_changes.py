@@ -96,8 +96,8 @@ def read_resumption(
     lines_of = {name: _text_changes(name, texts_before.get(name, {}), texts[name]) for name in texts}
     if lines_of["dev"] and not new_dev_set:
         raise RunError(
-            f"{run.folder}: its checkpoints were ranked on another dev set; restore it, or rank them again with"
-            " ``new_dev_set``\n" + "\n".join(f"  {line}" for line in lines_of["dev"])
+            f"{run.folder}: its checkpoints were ranked on another dev set; restore that dev set, or rank them again"
+            " with ``new_dev_set``\n" + "\n".join(f"  {line}" for line in lines_of["dev"])
         )
     numbered = {f"data.{name}.text.{n}": line for name, lines in lines_of.items() for n, line in enumerate(lines)}
     return Resumption(checkpoint, before, texts, numbered)

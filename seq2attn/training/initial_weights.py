@@ -89,7 +89,7 @@ def _add_adapters(model: nn.Module, lora: LoRAConfig) -> None:
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and id(layer.weight) in selected]
     layers = [layer for layer in layers if uses[id(layer.weight)] == 1]
     if not layers:
-        raise FieldError("training.lora.parts", "no linear layer is in these parts, with a weight that is not tied")
+        raise FieldError("training.lora.parts", "these parts have no linear layer with a weight that is not tied")
     model.requires_grad_(False)
     for layer in layers:
         add_adapter(layer, lora.rank, lora.alpha)
@@ -142,7 +142,7 @@ def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:
     if dropped - plain > MAX_DROPOUT_LOSS:
         plain, dropped = map(perplexity, (plain, dropped))
         log(
-            f"warning: the initial weights do not bear the dropout of `model`: perplexity {dropped:,.2f} with it, and"
+            f"warning: the dropout of `model` harms the initial weights: perplexity {dropped:,.2f} with it, and"
             f" {plain:,.2f} without; use that of their training, or 0 where it is not known"
         )
 

@@ -139,5 +139,5 @@ class AttentionMap:
             return names.index(str(value))
         numbers = f"1 to {len(names)}" if len(names) > 1 else "1"
         raise UserError(
-            f"there is no {unit} `{value}`: its {KIND_NAMES[self.kind]} has {len(names)}; use {numbers}, {others}"
+            f"there is no {unit} `{value}`: the {KIND_NAMES[self.kind]} has {len(names)}; use {numbers}, {others}"
         )

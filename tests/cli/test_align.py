@@ -66,7 +66,7 @@ def test_one_line_per_pair(invoke: Invoke, home: Path, tmp_path: Path, monkeypat
     arguments = "align", home / "runs/guided", "--source", tmp_path / "s", "--target", tmp_path / "t"
     done = invoke(*arguments)
     assert done.out == "1-0 0-1\n\n\n\n2-0 1-1 0-2\n0-0 0-1\n"
-    assert done.err == "links by head 1 of layer 1, output step (guided)\n"
+    assert done.err == "links come from head 1 of layer 1, output step (guided)\n"
     assert invoke(*arguments, "-o", tmp_path / "a").out == ""
     assert (tmp_path / "a").read_text(encoding="utf-8") == done.out
 
@@ -74,7 +74,7 @@ def test_one_line_per_pair(invoke: Invoke, home: Path, tmp_path: Path, monkeypat
 def test_a_head_is_selected_and_saved(invoke: Invoke, home: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(home / "runs/toy", tmp_path / "run"))
     before = invoke("align", run, *files(home, "short"))
-    assert "links by head 1 of layer 1, output step (default;" in before.err
+    assert "links come from head 1 of layer 1, output step (default;" in before.err
     selection = invoke("align", run, "--select-head")
     head, *rows = selection.out.splitlines()
     assert head == "layer  head  step    precision  recall    AER"
@@ -84,7 +84,7 @@ def test_a_head_is_selected_and_saved(invoke: Invoke, home: Path, tmp_path: Path
     assert f"{100 * record['error_rate']:.1f}%" == rows[0].split()[-1]
     gold = ("--gold", str(home / "text/dev.align"))
     after = invoke("align", run, *files(home, "dev"), *gold)
-    assert f"links by head 1 of layer 1, {record['step']} step (selected)" in after.err
+    assert f"links come from head 1 of layer 1, {record['step']} step (selected)" in after.err
     assert error_rate(after.err) == pytest.approx(100 * record["error_rate"], abs=0.051)
     assert invoke("align", run, "--select-head", *files(home, "dev"), *gold).out == selection.out
 

@@ -82,8 +82,8 @@ def test_all_references_count(invoke: Invoke, tmp_path: Path) -> None:
     assert all("nrefs:2|" in score["signature"] and f"{score['value']:.2f}" in table for score in (bleu, chrf, ter))
     override = "data.test.more={kind: plain, source: lines.txt, target: lines.txt, references: [source]}"
     assert invoke("evaluate", run.folder, "--set", override, code=2).err == (
-        f"error: {tmp_path / 'lines.txt'} has 3 lines and {tmp_path / 'source'} has 2 lines: line by line,"
-        " they must be translations of the same source\n"
+        f"error: {tmp_path / 'lines.txt'} has 3 lines and {tmp_path / 'source'} has 2 lines: each line"
+        " must be a translation of the same source line\n"
     )
 
 

@@ -260,7 +260,7 @@ def test_a_second_training_in_one_folder_is_refused(corpus):
     for words in (("train", "--resume-if-exists"), ("prepare",)):
         code, output = Command(*words, home.folder / "run.yaml", log=home.folder / "second.txt").finish()
         assert code == 2
-        assert f"process {running.process.pid} on " in output and "is at work in it" in output
+        assert f"is in use by process {running.process.pid} on " in output
     running.send(signal.SIGKILL)
     running.wait()
 

@@ -35,23 +35,23 @@ def test_tags_choose_the_translation(invoke: Invoke, tmp_path: Path) -> None:
     ):
         done = invoke("translate", "run", "--greedy", *options, given=lines.encode())
         assert done.out == expected
-        assert "no tag, which" not in done.err
+        assert "no tag, although" not in done.err
     assert '"source": "haus"' in invoke("translate", "run", "--tag", "2en", "--json", "haus").out
     invoke("evaluate", "run", "--greedy")
     assert (tmp_path / "run/evaluation/english.txt").read_text(encoding="utf-8") == "the answer\n" * 49
     done = invoke("translate", "run", "haus boot")
-    assert "line 1: no tag, which all training text had; give --tag, or" in done.err
+    assert "line 1: no tag, although all training text had one; give --tag, or" in done.err
     write_lines(tmp_path / "lines", ["haus baum"])
     write_lines(tmp_path / "answers", ["la réponse"])
     warned = invoke("evaluate", "run", "--source", "lines", "--reference", "answers", "--json")
-    assert "line 1: no tag, which all training text had; give --tag, or" in warned.out and "``" not in warned.out
+    assert "line 1: no tag, although all training text had one; give --tag, or" in warned.out and "``" not in warned.out
     scored = [invoke("score", "run", *PAIR, "--tag", tag) for tag in ("2fr", "2en")]
     assert float(scored[0].out) > float(scored[1].out) and "no tag" not in scored[0].err
     write_lines(tmp_path / "both", ["<2fr> haus baum", "", "haus baum"])
     write_lines(tmp_path / "three", ["la réponse", "", "la réponse"])
     for command in ("score", "align"):
         error = invoke(command, "run", "--source", "both", "--target", "three").err
-        assert error.count("warning: line 3: no tag, which all training text had") == 1 == error.count("no tag")
+        assert error.count("warning: line 3: no tag, although all training text had one") == 1 == error.count("no tag")
     own_set = ["--source", "lines", "--reference", "answers"]
     invoke("evaluate", "run", "--greedy", *own_set, "--tag", "2fr")
     assert (tmp_path / "run/evaluation/lines.txt").read_text(encoding="utf-8") == "la réponse\n"

@@ -143,4 +143,4 @@ def test_killed_at_any_time_equals_uninterrupted(tmp_path: Path, num_kills: int 
 def test_a_second_process_is_refused(invoke: Invoke, toy: Toy, tmp_path: Path, lines: list[str]) -> None:
     with lock_directory(tmp_path / "out"):
         done = invoke("distill", toy.run, *DISTILL, code=2)
-    assert "is at work in it" in done.err and not (tmp_path / "out/settings.json").exists()
+    assert "is in use by process" in done.err and not (tmp_path / "out/settings.json").exists()

@@ -49,7 +49,9 @@ class TestRun:
         path.write_text("my own\n", encoding="utf-8")
         message = mistake(command_, "toy.yaml", "--set", "run_dir=project")
         first = name.partition("/")[0]
-        assert message.startswith(f"error: project: `{first}` would be replaced, and is not of a run; set another")
+        assert message.startswith(
+            f"error: project: `{first}` would be replaced, and does not belong to a run; set another"
+        )
         files = {file.relative_to(tmp_path / "project") for file in (tmp_path / "project").rglob("*") if file.is_file()}
         assert files <= {Path(name), Path("run.lock")} and path.read_text(encoding="utf-8") == "my own\n"
 

@@ -19,7 +19,7 @@ from seq2attn.training.metrics_logger import MetricsLogger
 from tests.support.processes import Command, start_two
 from tests.support.trainings import content, train_run, write_corpus
 
-REPLACED = "was removed or replaced while this process was at work in it"
+REPLACED = "was removed or replaced while this process used it"
 
 
 def files(folder):
@@ -81,7 +81,7 @@ def test_nothing_is_written_in_the_place_of_a_locked_folder(tmp_path, writer, is
 
 def test_a_lock_that_is_refused_changes_nothing(tmp_path):
     with lock_directory(tmp_path / "run"):
-        with pytest.raises(RunError, match="is at work in it"), lock_directory(tmp_path / "run"):
+        with pytest.raises(RunError, match="is in use by process"), lock_directory(tmp_path / "run"):
             pass
         replace(tmp_path / "run")
         with pytest.raises(RunError, match=REPLACED):

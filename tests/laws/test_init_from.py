@@ -169,7 +169,7 @@ def test_frozen_weights_are_saved_once(corpus, old):
         run.load()
     for spoil, message in (
         (lambda: save_tensors(load_tensors(old.weights_path), second.frozen_path), "is corrupt: it does not hold"),
-        (second.frozen_path.unlink, "there is no such file; it has the frozen weights of the checkpoints beside it"),
+        (second.frozen_path.unlink, "there is no such file; it has the frozen weights of all checkpoints of this run"),
     ):
         spoil()
         for use in (

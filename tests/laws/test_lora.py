@@ -110,7 +110,7 @@ def test_the_best_weights_are_those_that_were_validated(corpus):
         run.load()
     average(run.folder, last=None, best=1)
     assert_same(load_tensors(run.weights_path), weights)
-    with pytest.raises(UserError, match="no linear layer is in these parts"):
+    with pytest.raises(UserError, match="these parts have no linear layer"):
         train_run(corpus, "none", model=BAHDANAU, lora={"parts": ["encoder.rnn"]})
     with pytest.raises(ValueError, match="`lora` freezes all weights but its own"):
         train_run(corpus, "none", model=BAHDANAU, lora={}, frozen=["encoder"])

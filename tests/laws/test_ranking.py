@@ -205,7 +205,7 @@ def test_before_the_first_validation_an_interrupted_training_translates(corpus):
     assert run.weights_origin()["checkpoints"] == ["00000002"]
     assert len([*seq2attn.load(run.folder).translate(["ba be"])]) == 1
     assert "no validation yet: until there is one, the weights for translation are those of update 2" in log_of(run)
-    assert "00000001, 00000002; none of them was validated" in str(average(run.folder, last=2, best=None))
+    assert "00000001, 00000002; none of these was validated" in str(average(run.folder, last=2, best=None))
     with pytest.raises(RunError, match="0 of 2 checkpoints have a comparable loss"):
         average(run.folder, last=None, best=1)
     train_run(corpus, "run", resume=True, max_duration=["9 updates"], validation=every("9 updates"))

@@ -167,7 +167,7 @@ def test_another_dev_set_needs_an_option(corpus):
     path.write_text("ba\n" * 6)
     prepared = (run.folder / "data/prepared.json").read_text()
     with pytest.raises(
-        RunError, match=r"another dev set; restore it, or rank them again with ``new_dev_set``"
+        RunError, match=r"another dev set; restore that dev set, or rank them again with ``new_dev_set``"
     ) as caught:
         train_run(corpus, "run", resume=True, **NEXT)
     assert f"{path} has changed" in str(caught.value)

@@ -113,7 +113,7 @@ def test_evaluation_writes_inside_the_run(tmp_path: Path, invoke: Invoke) -> Non
     for name in ("../../stray", "/tmp/stray", "..", "a/b", ""):
         run.config_path.write_text(config.replace("    ours:", f"    '{name}':"), encoding="utf-8")
         error = invoke("evaluate", run.folder, "--greedy", code=2).err
-        assert "config.yaml:" in error and "is also the name of output files" in error
+        assert "config.yaml:" in error and "is also a file name" in error
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
@@ -156,12 +156,12 @@ def test_endless_files_are_not_read(tmp_path: Path, invoke: Invoke, make: Callab
         error = invoke(*command, code=2).err
         assert "is not a regular file; write text from a pipe or a device to a file first" in error
     (tmp_path / "sweep.yaml").write_text(SWEEP.format("own.yaml"), encoding="utf-8")
-    assert "cannot be read (it is no regular file)" in invoke("sweep", "sweep.yaml", code=2).err
+    assert "cannot be read (it is not a regular file)" in invoke("sweep", "sweep.yaml", code=2).err
     run.config_path.unlink()
     make(run.config_path)
     for command in (("config", "show"), ("config", "check"), ("train",), ("prepare",)):
         error = invoke(*command, run.config_path, code=2).err
-        assert f"cannot read {run.config_path}: it is no regular file" in error
+        assert f"cannot read {run.config_path}: it is not a regular file" in error
 
 
 Call = tuple[str, Path, Path | bytes | None]

@@ -43,7 +43,7 @@ def test_weights_of_other_models_are_refused(run: RunDirectory) -> None:
     tensors = load_tensors(run.weights_path)
     cases: list[tuple[dict[str, torch.Tensor | None], str]] = [
         ({BIAS: None}, f"lacks `{BIAS}`"),
-        ({"more": torch.zeros(3)}, "holds `more`, which the model has not"),
+        ({"more": torch.zeros(3)}, "has `more`, which the model of the config lacks"),
         ({BIAS: torch.zeros(3, 5)}, f"`{BIAS}` is 3 x 5, and 13 in the model"),
         ({BIAS: torch.zeros(13, dtype=torch.bfloat16)}, f"`{BIAS}` is of BF16, and of F32 in the model"),
         ({BIAS: torch.zeros(13, dtype=torch.int64)}, f"`{BIAS}` is of I64"),

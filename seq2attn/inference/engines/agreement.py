@@ -79,7 +79,7 @@ class AgreementReport:
         """Raises UserError with the `problem` unless both are the same model."""
         if not self.is_same_model:
             raise UserError(
-                f"{problem}, so nothing was left behind: {self.searches[0].token_agreement:.2%} of the tokens agree in"
+                f"{problem}, so nothing was written: {self.searches[0].token_agreement:.2%} of the tokens agree in"
                 f" greedy search, expected {MIN_AGREEMENT:.0%}, and log-probabilities to"
                 f" {self.max_forced_difference:.1e}, expected {MAX_FORCED_DIFFERENCE}\n{self}"
             )

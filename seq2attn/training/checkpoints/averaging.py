@@ -18,7 +18,7 @@ from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoint
 from seq2attn.training.checkpoints.retention import rank_checkpoints, validated_checkpoints
 from seq2attn.training.metrics_logger import METRICS_FILE
 
-METRICS_HINT = "remove the file, and it is not checked that no checkpoint between was removed"
+METRICS_HINT = "remove the file; removed checkpoints are then not detected"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class AveragedWeights:
     def __str__(self) -> str:
         several = len(self.checkpoints) > 1
         content = "is now the mean of checkpoints" if several else "now has the weights of checkpoint"
-        note = "" if self.are_validated else "; none of them was validated"
+        note = "" if self.are_validated else "; none of these was validated"
         return f"{self.path} {content} {', '.join(self.checkpoints)}{note}"
 
 

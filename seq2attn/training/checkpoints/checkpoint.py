@@ -150,7 +150,7 @@ def load_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
     if path is None:
         return weights
     if not path.exists():
-        raise RunError(f"{path}: there is no such file; it has the frozen weights of the checkpoints beside it")
+        raise RunError(f"{path}: there is no such file; it has the frozen weights of all checkpoints of this run")
     return weights | load_tensors(path, digest=checkpoint.frozen)
 
 

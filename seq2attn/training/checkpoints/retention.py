@@ -37,7 +37,7 @@ def refuse_existing_files(run: Path) -> None:
         raise RunError(f"{run}: already contains a model, and no checkpoint to resume; {fix}")
     others = [name for name in PREPARED_FILES if (run / name).exists()]
     if others and not (run / MANIFEST).exists():
-        raise RunError(f"{run}: `{others[0]}` would be replaced, and is not of a run; {other_folder}")
+        raise RunError(f"{run}: `{others[0]}` would be replaced, and does not belong to a run; {other_folder}")
 
 
 def validated_checkpoints(run: Path) -> list[Checkpoint]:

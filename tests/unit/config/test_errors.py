@@ -134,7 +134,7 @@ MISTAKES = {
     "across parts": ("decoder: {kind: luong}\ndata: {train: a, languages: [de, de]}\n", "2:29", "[de, de]",
         "`data.languages`: source and target are the same"),
     "double key": ("decoder: {kind: luong}\nscores: []\ndecoder: {kind: luong}\n", "3:1", "decoder",
-        "the key `decoder` is here twice; first in line 1"),
+        "the key `decoder` appears twice; first in line 1"),
     "python tag": ("decoder: {kind: !!python/name:os.system luong}\n", "1:17", "!!python/name:os.system luong",
         "unknown tag tag:yaml.org,2002:python/name:os.system"),
     "base 8": ("decoder: {kind: luong, dim: 010}\n", "1:29", "010",
@@ -210,7 +210,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_their_places(path):
     assert [line for line in mistakes(path).splitlines() if "FILE" in line] == [
         "FILE:1:17: `scores.0` has no kind `dott`; did you mean `dot`?",
         "FILE:2:37: `decoder.heads`: 7 heads do not divide dim 512",
-        "FILE:2:40: the key `heads` is here twice; first in line 2",
+        "FILE:2:40: the key `heads` appears twice; first in line 2",
         "FILE:3:29: `data.languages`: source and target are the same",
         "FILE:4:1: unknown key `extra`; known: decoder, data, scores",
         "5 mistakes in FILE",

@@ -232,7 +232,7 @@ class TestOneForAList:
         [
             ("max_duration: 20", "10:26: `training.max_duration`: a duration is a number and a unit"),
             ("max_duration: {}", "10:26: `training.max_duration`: a duration is a number and a unit"),
-            ("max_duration: [1 hour, 0 hours]", "10:35: `training.max_duration.1`: a duration is longer than nothing"),
+            ("max_duration: [1 hour, 0 hours]", "10:35: `training.max_duration.1`: a duration should be longer than 0"),
             ("time_limit: 3 epochs", "10:24: `training.time_limit`: expected a time"),
             # A union: quotes are proposed only where they help.
             (TOKENS, "10:28: `training.batch.tokens` should be greater than 0 or 'auto' or 'fit', not 0\n"),

@@ -89,7 +89,7 @@ def test_further_references_of_the_dev_set(tmp_path: Path, data: DataConfig) -> 
     first = ("A RED RIVER .", "nothing")
     assert references("One .\n\n", "A\tb\nc\n") == (first, ("One .", ""), ("A\tb", "c"))
     assert references("Other .\n\n") == (first, ("Other .", ""))  # prepared again, because the text has changed
-    with pytest.raises(DataError, match=r"dev\.target has 2 lines and .*further-0 has 1 line: line by line"):
+    with pytest.raises(DataError, match=r"dev\.target has 2 lines and .*further-0 has 1 line: each line"):
         references("One .\n")
     test = data.test["hard"].model_copy(update={"references": (tmp_path / "further-0",)})
     with pytest.raises(DataError, match=r"test\.target has 2 lines and .*further-0 has 1 line"):

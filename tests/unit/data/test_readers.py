@@ -87,7 +87,8 @@ def test_plain_files(tmp_path: Path, left: str, right: str) -> None:
     write(target, right)
     counts = ["3 lines", "1 line"] if len(left) > len(right) else ["1 line", "3 lines"]
     assert error_of(corpus) == (
-        f"{source} has {counts[0]} and {target} has {counts[1]}: line by line, one must be the translation of the other"
+        f"{source} has {counts[0]} and {target} has {counts[1]}: each line of one must be the"
+        " translation of the same line of the other"
     )
 
 
@@ -182,6 +183,5 @@ def test_pairs_with_alignments(tmp_path: Path) -> None:
 def test_each_pair_needs_a_line(tmp_path: Path, count: int, lines: str) -> None:
     corpus = write_corpus(tmp_path, "c", [("a", "x"), ("b", "y")], ["0-0"] * count)
     assert error_of(corpus) == (
-        f"{corpus.source} has 2 lines and {corpus.alignment} has {lines}: line by line, "
-        "one must be the word alignments of the other"
+        f"{corpus.source} has 2 lines and {corpus.alignment} has {lines}: each pair needs a line of alignments"
     )

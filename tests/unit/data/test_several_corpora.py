@@ -144,7 +144,7 @@ def test_attention_targets_of_the_corpora_with_links(tmp_path: Path, text: Token
     ("source", "repeat", "message"),
     [
         ("", 1, r"empty\.source: no pair is left to train on: kept 0 of 2 pairs"),
-        ("text", 0.1, r"empty\.source: kept 2 of 2 pairs, and `repeat: 0.1` of these is less than a pair"),
+        ("text", 0.1, r"empty\.source: kept 2 of 2 pairs, and `repeat: 0.1` of these is less than one pair"),
     ],
 )
 def test_a_corpus_without_a_pair_is_an_error(tmp_path: Path, source: str, repeat: float, message: str) -> None:

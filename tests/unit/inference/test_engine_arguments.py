@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from seq2attn.inference.engines.onnx_engine import OnnxEngine
 from seq2attn.models import Seq2Seq
 from seq2attn.models.ensemble import SearchModel
 from seq2attn.models.seq2seq import IdPairs
+from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -190,3 +192,10 @@ def test_a_budget_is_divided_by_the_hypotheses(engines: dict[str, Engine], name:
     engine.token_log_probs([(source, source) for source in sources], budget=60)
     assert all(len(batch) * max(map(len, batch)) <= 60 for batch in recorder.batches)
     assert name != "ctranslate2" or recorder.scored == [60]
+
+
+@pytest.mark.parametrize("option", ["overrides", "allow_code", "ensemble", "rerank", "rerank_backward"])
+def test_options_that_are_lists_refuse_one_value(option: str) -> None:
+    for value in ("run", Path("run")):
+        with pytest.raises(UserError, match=rf"``{option}`` should be a list: {option}=\['run'\]"):
+            TranslationOptions(**{option: value})

@@ -104,7 +104,9 @@ def test_an_export_can_be_imported(name: str, tmp_path: Path, capsys: pytest.Cap
     lines = [*SOURCE, "„Wo“ — ‘Boot’…"]  # which Moses' normalization changes
     for one, other in zip(*(one.translate(lines, before.search) for one in (before, after)), strict=True):
         assert (one.tokens, one.text) == (other.tokens, other.text)
-    assert capsys.readouterr().err.endswith("because the files name none: `training.label_smoothing`\n")
+    assert capsys.readouterr().err.endswith(
+        "because the files of the model have no value: `training.label_smoothing`\n"
+    )
 
 
 def test_the_search_is_that_of_the_run(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_the_code_and_the_files_of_a_plug_in_count(
 
 def test_initial_weights_that_are_not_there_are_named(recorded_trial: Path) -> None:
     experiment = load(recorded_trial, f"training.init_from.run_dir={recorded_trial / 'nowhere'}")
-    with pytest.raises(RunError, match="nowhere: is no run directory"):
+    with pytest.raises(RunError, match="nowhere: is not a run directory"):
         ExperimentFingerprints().fingerprint(experiment)
 
 

@@ -121,7 +121,7 @@ def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         config.train([])
     ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
     for name, content, message in [
-        ("string", ids | {"</s>": "0"}, "the id of `</s>` is '0', no number"),
+        ("string", ids | {"</s>": "0"}, "the id of `</s>` is '0', not a number"),
         ("twice", ids | {"<pad>": 1}, "has the id 1, expected 2"),
         ("gap", ids | {"<pad>": 999}, "`<pad>` has the id 999, expected"),
     ]:

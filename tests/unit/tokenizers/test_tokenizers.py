@@ -167,7 +167,7 @@ def test_a_killed_training_of_subwords_is_no_fault_of_the_text(tmp_path: Path, m
     program.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(program))
     with pytest.raises(
-        DataError, match="ended by signal 9, often for want of memory; train them in a run with less text"
+        DataError, match="ended by signal 9, often because memory ran out; train them in a run with less text"
     ):
         BPETokenizerConfig(vocab_size=300).train(["a b"])
 
