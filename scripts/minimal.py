@@ -17,20 +17,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seq2attn import attention_text, draw_attention
-from seq2attn.attention.attention_config import AttentionConfig
-from seq2attn.attention.scores import AdditiveScoreConfig, DotScoreConfig
-from seq2attn.data.batch_planner import plan_batches
-from seq2attn.data.collate import make_batch
-from seq2attn.data.corpus import Corpus
-from seq2attn.decoders.recurrent import BahdanauDecoderConfig
-from seq2attn.encoders.recurrent import RecurrentEncoderConfig
-from seq2attn.models import EmbeddingsConfig, ModelConfig, Seq2Seq, build_model
-from seq2attn.models.attention_weights import AttentionWeights
-from seq2attn.search.search_config import BeamConfig
-from seq2attn.search.translate_ids import translate_ids
-from seq2attn.tokenizers.base import TokenizerPair
-from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
+from seq2attn import (
+    AttentionConfig,
+    BPETokenizerConfig,
+    Corpus,
+    ModelConfig,
+    Seq2Seq,
+    Tokenizer,
+    Translator,
+    attention_text,
+    build_model,
+    draw_attention,
+    make_batch,
+    plan_batches,
+)
 
 TEXT = Path(__file__).parents[1] / "data" / "phrasebook"
 SENTENCE = "Die Mutter hat dem Kind gestern ein neues Buch gegeben."
@@ -50,7 +50,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[T
 
 def check_attention() -> None:
     """Comparison with the library's attention: a score and an alignment (here a softmax), chosen by a config."""
-    attention = AttentionConfig(score=DotScoreConfig(scaled=True)).build(8, 8, 8)
+    attention = AttentionConfig.model_validate({"score": {"kind": "dot", "scaled": True}}).build(8, 8, 8)
     query, keys, mask = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.arange(5) < torch.tensor([[5], [4]])
     memory = attention.project_memory(keys, keys, mask)  # once for each sentence
     output = attention(query, memory, torch.arange(3).expand(2, 3), need_weights=True)
@@ -67,7 +67,7 @@ def read(name: str) -> list[str]:
     return (TEXT / name).read_text(encoding="utf-8").splitlines()
 
 
-def encode(tokenizer: SubwordTokenizer, part: str) -> Corpus:
+def encode(tokenizer: Tokenizer, part: str) -> Corpus:
     """Pairs of token ids: German, English."""
     pairs = zip(read(f"{part}.de"), read(f"{part}.en"), strict=True)
     ids = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in pairs]
@@ -76,17 +76,18 @@ def encode(tokenizer: SubwordTokenizer, part: str) -> Corpus:
 
 # 3. The model of Bahdanau et al. (2015). A bidirectional GRU computes one vector per source token, its key and value.
 #    The decoder, a GRU too, queries them with its state before each target token. Another score, decoder or encoder is
-#    another config: try LuongDecoderConfig, TransformerDecoderConfig, GeneralScoreConfig.
+#    another kind, as in the YAML file of a config: try luong or transformer.
 
 
 def build(vocab_size: int) -> Seq2Seq:
     """A model with random weights."""
-    attention = AttentionConfig(score=AdditiveScoreConfig(kind="additive", dim=256))  # v . tanh(W q + U k)
-    encoder = RecurrentEncoderConfig(kind="gru", dim=256, dropout=0.2)
-    decoder = BahdanauDecoderConfig(cell="gru", dim=256, dropout=0.2, attention=attention)
-    embeddings = EmbeddingsConfig(dim=128, dropout=0.2)
-    config = ModelConfig(embeddings=embeddings, encoder=encoder, decoder=decoder)
-    return build_model(config, vocab_size, vocab_size)
+    attention = {"score": {"kind": "additive", "dim": 256}}  # v . tanh(W q + U k)
+    content = {
+        "embeddings": {"dim": 128, "dropout": 0.2},
+        "encoder": {"kind": "gru", "dim": 256, "dropout": 0.2},
+        "decoder": {"kind": "bahdanau", "cell": "gru", "dim": 256, "dropout": 0.2, "attention": attention},
+    }
+    return build_model(ModelConfig.model_validate(content), vocab_size, vocab_size)
 
 
 # 4. Training. The decoder predicts each target token from the correct previous ones (teacher forcing): cross-entropy.
@@ -114,13 +115,7 @@ def train(model: Seq2Seq, corpus: Corpus, updates: int) -> None:
 
 
 # 5. Translation. Beam search keeps the five best prefixes; the encoder runs once, the decoder token by token.
-
-
-def translate(model: Seq2Seq, tokenizer: SubwordTokenizer, lines: list[str]) -> list[str]:
-    """The best hypothesis of each line."""
-    sources = [tokenizer.encode(line) for line in lines]
-    hypotheses = translate_ids(model, sources, BeamConfig(beam_size=5), budget=4096)
-    return [tokenizer.decode(best.tokens) for best, *_ in hypotheses]
+# 6. The attention: a row for each token of the translation, a column for each source token.
 
 
 def main() -> None:
@@ -134,15 +129,14 @@ def main() -> None:
     tokenizer = BPETokenizerConfig(vocab_size=1500).train([*read("train.de"), *read("train.en")])
     model = build(len(tokenizer.vocabulary))
     train(model, encode(tokenizer, "train"), options.updates)
-    bleu = sacrebleu.corpus_bleu(translate(model, tokenizer, read("test.de")), [read("test.en")])
+    translator = Translator.from_model(model, tokenizer, tokenizer)
+    translations = [translation.text for translation in translator.translate(read("test.de"), beam=5)]
+    bleu = sacrebleu.corpus_bleu(translations, [read("test.en")])
     print(f"BLEU on combinations of words that are not in the training text: {bleu.score:.1f}")
-    # 6. The attention: a row for each token of the translation, a column for each source token.
-    (translation,) = translate(model, tokenizer, [SENTENCE])
-    ids = tokenizer.encode(SENTENCE), tokenizer.encode(translation)
-    weights = AttentionWeights.compute(model, TokenizerPair(tokenizer, tokenizer), *ids)
-    print(f"{SENTENCE}\n{translation}\n{attention_text(weights)}")
+    translation = translator.translate(SENTENCE, attention=True)
+    print(f"{SENTENCE}\n{translation.text}\n{attention_text(translation.attention_weights)}")
     if options.picture is not None:
-        draw_attention(weights, options.picture)
+        draw_attention(translation.attention_weights, options.picture)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seq2attn.attention.attention_config import AttentionConfig as AttentionConfig
     from seq2attn.config.base import Config as Config
     from seq2attn.config.base import FieldError as FieldError
     from seq2attn.config.base import FieldErrors as FieldErrors
     from seq2attn.config.base import InputPath as InputPath
     from seq2attn.config.plugin import allow_code as allow_code
+    from seq2attn.data.batch_planner import plan_batches as plan_batches
+    from seq2attn.data.collate import make_batch as make_batch
+    from seq2attn.data.corpus import Corpus as Corpus
+    from seq2attn.data.prepared_data import load_prepared as load_prepared
     from seq2attn.errors import TrainingInterrupted as TrainingInterrupted
     from seq2attn.errors import UserError as UserError
     from seq2attn.evaluation.aligner import align as align
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
     from seq2attn.inference.load import load as load
     from seq2attn.inference.scoring import score as score
     from seq2attn.inference.translator import Translator as Translator
+    from seq2attn.models import ModelConfig as ModelConfig
+    from seq2attn.models import Seq2Seq as Seq2Seq
+    from seq2attn.models import build_model as build_model
     from seq2attn.options import AttentionSelection as AttentionSelection
     from seq2attn.options import TranslationOptions as TranslationOptions
     from seq2attn.options.runs import AlignOptions as AlignOptions
@@ -32,6 +40,8 @@ if TYPE_CHECKING:
     from seq2attn.options.runs import ImportOptions as ImportOptions
     from seq2attn.options.runs import ScoreOptions as ScoreOptions
     from seq2attn.pretrained.import_run import import_model as import_model
+    from seq2attn.tokenizers.base import Tokenizer as Tokenizer
+    from seq2attn.tokenizers.subwords import BPETokenizerConfig as BPETokenizerConfig
     from seq2attn.training.checkpoints.averaging import average as average
     from seq2attn.training.prepare_run import prepare as prepare
     from seq2attn.training.train import train as train
@@ -41,9 +51,12 @@ if TYPE_CHECKING:
 
 _LAZY_IMPORTS = {
     "AlignOptions": "seq2attn.options.runs",
+    "AttentionConfig": "seq2attn.attention.attention_config",
     "AttentionSelection": "seq2attn.options",
+    "BPETokenizerConfig": "seq2attn.tokenizers.subwords",
     "CompareOptions": "seq2attn.options.runs",
     "Config": "seq2attn.config.base",
+    "Corpus": "seq2attn.data.corpus",
     "EvaluateOptions": "seq2attn.options.runs",
     "ExperimentConfig": "seq2attn.experiment.experiment_config",
     "ExportOptions": "seq2attn.options.runs",
@@ -51,7 +64,10 @@ _LAZY_IMPORTS = {
     "FieldErrors": "seq2attn.config.base",
     "ImportOptions": "seq2attn.options.runs",
     "InputPath": "seq2attn.config.base",
+    "ModelConfig": "seq2attn.models",
     "ScoreOptions": "seq2attn.options.runs",
+    "Seq2Seq": "seq2attn.models",
+    "Tokenizer": "seq2attn.tokenizers.base",
     "TrainingInterrupted": "seq2attn.errors",
     "TranslationOptions": "seq2attn.options",
     "Translator": "seq2attn.inference.translator",
@@ -61,6 +77,7 @@ _LAZY_IMPORTS = {
     "allow_code": "seq2attn.config.plugin",
     "attention_text": "seq2attn.visualization.attention",
     "average": "seq2attn.training.checkpoints.averaging",
+    "build_model": "seq2attn.models",
     "compare": "seq2attn.evaluation.compare",
     "draw_attention": "seq2attn.visualization.attention",
     "evaluate": "seq2attn.evaluation.evaluate_runs",
@@ -68,6 +85,9 @@ _LAZY_IMPORTS = {
     "import_model": "seq2attn.pretrained.import_run",
     "load": "seq2attn.inference.load",
     "load_config": "seq2attn.experiment.experiment_config",
+    "load_prepared": "seq2attn.data.prepared_data",
+    "make_batch": "seq2attn.data.collate",
+    "plan_batches": "seq2attn.data.batch_planner",
     "prepare": "seq2attn.training.prepare_run",
     "score": "seq2attn.inference.scoring",
     "select_alignment_head": "seq2attn.evaluation.aligner",

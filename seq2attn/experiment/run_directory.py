@@ -27,7 +27,7 @@ from seq2attn.config.load import dump, errors_at, load
 from seq2attn.errors import ConfigError, CorruptFileError, RunError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.files import MANIFEST, atomic_path, check_format, read_object, write_bytes, write_manifest
-from seq2attn.io.weights import WEIGHTS_HINT, is_corrupt, read_metadata
+from seq2attn.io.weights import WEIGHTS_HINT, is_corrupt, read_metadata, unique_state_dict
 from seq2attn.models import Seq2Seq
 from seq2attn.models.build import Vocabularies, check_vocabularies, load_model, save_weights
 from seq2attn.nn.device import configure_cuda
@@ -112,6 +112,10 @@ class RunDirectory:
         """Write the weights for translation and, in the same file, their origin, which names their checkpoints."""
         with atomic_path(self.weights_path) as partial:
             save_weights(weights, vocabularies, partial, origin)
+
+    def save_trained(self, model: Seq2Seq) -> None:
+        """Write the weights of a model that was trained by a loop of your own, for translation."""
+        self.save_model(unique_state_dict(model), self.load_tokenizers().vocabularies, {"checkpoints": []})
 
     def weights_origin(self) -> dict[str, Any]:
         """Origin of the weights for translation. Raises RunError if they cannot be read."""

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, overload
 
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.glossary import Glossary
 from seq2attn.inference.input_checks import InputChecker, warn_at_caller
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
@@ -29,6 +30,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.models.build import count_parameters
 from seq2attn.search.search_config import (
+    BeamConfig,
     LengthsConfig,
     SampleConfig,
     SearchConfig,
@@ -38,6 +40,7 @@ from seq2attn.search.search_config import (
 from seq2attn.search.translate_ids import (
     NAN_HYPOTHESIS,
     Hypothesis,
+    default_batch_tokens,
     require_finite,
     retry_with_smaller_batches,
 )
@@ -64,6 +67,14 @@ class Translator:
     glossary: Glossary | None = None  # terms that translations by beam search have
     replace_unk: bool = False  # replace unknown words by source words, or by their terms in the glossary
     reload: Callable[[], Translator] | None = None  # the translator without its glossary, for pickling
+
+    @classmethod
+    def from_model(
+        cls, model: Seq2Seq, source: Tokenizer, target: Tokenizer, search: SearchConfig | None = None
+    ) -> Translator:
+        """The translator of a model in eval mode that was trained in another way; by default with a beam of 5."""
+        member = Member(model, TokenizerPair(source, target))
+        return cls((member,), search or BeamConfig(), NativeEngine(model), default_batch_tokens(model.device))
 
     @property
     def model(self) -> Seq2Seq:

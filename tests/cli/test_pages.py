@@ -284,10 +284,6 @@ def test_pages_name_all_pages_checks_and_public_names_and_existing_files(request
     assert {"slow", "cuda"} == {*markers} <= {*known}
 
 
-def test_the_minimal_program_is_short() -> None:
-    assert len(text("scripts/minimal.py").splitlines()) <= 150
-
-
 def test_the_sentence_of_the_pictures_is_not_in_training() -> None:
     """It is one of the test set."""
     source, target = (
