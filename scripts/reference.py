@@ -15,7 +15,7 @@ from seq2attn.cli import app
 from seq2attn.experiment.experiment_config import ExperimentConfig
 
 DOCS = Path(__file__).parents[1] / "docs"
-NOTE = "This page is written from the code by `python scripts/reference.py`; do not edit it."
+NOTE = "<!-- Written from the code by `python scripts/reference.py`: do not edit this page. -->"
 CONFIG_INTRO = f"""\
 # Config keys
 
@@ -50,6 +50,9 @@ TABLE = "| key | type | default | meaning |\n|---|---|---|---|"
 def config_page() -> str:
     """All config keys: a table for each section and each kind of component."""
     schema = ExperimentConfig.model_json_schema()
+    _describe(schema["properties"], schema["$defs"])
+    for definition in schema["$defs"].values():
+        _describe(definition.get("properties", {}), schema["$defs"])
     sections = dict(_sections(schema, schema["$defs"]))
     top = [TABLE, *(_row(name, field, schema, sections) for name, field in schema["properties"].items())]
     parts = [CONFIG_INTRO, "## The file\n", "\n".join(top)]
@@ -62,6 +65,13 @@ def config_page() -> str:
         parts += [f"\n{level} {heading}\n", _prose(section.get("description", "")) or "\b"]
         parts += ["\n" + "\n".join([TABLE, *rows])] if rows else ["\nNo further keys."]
     return re.sub("\b\n", "", "\n".join(parts)) + "\n"
+
+
+def _describe(properties: Schema, definitions: Schema) -> None:
+    """A key without a description has that of its section."""
+    for field in properties.values():
+        if "$ref" in field and "description" not in field:
+            field["description"] = definitions[field["$ref"].rpartition("/")[2]].get("description", "")
 
 
 def _sections(schema: Schema, definitions: Schema) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -17,6 +18,7 @@ from seq2attn.encoders.bert import BertEncoderConfig, load_bert_weights
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from tests.support.commands import ROOT, Invoke
+from tests.support.pages import blocks, registry_commands, run
 
 pytestmark = pytest.mark.slow
 Unpack = Callable[[str], Path]
@@ -46,6 +48,19 @@ def unpack(tmp_path: Path) -> Unpack:
         return tmp_path / "package"
 
     return download
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_the_translator_of_the_first_screen(page: str, tmp_path: Path) -> None:
+    """The commands as printed, the translation that is shown, and the page of its attention."""
+    install, *commands = registry_commands(page)
+    assert shlex.split(install)[:2] == ["pip", "install"]
+    done = subprocess.run([sys.executable, "-m", *shlex.split(install)], cwd=tmp_path, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"not installed: {done.stderr.strip().splitlines()[-1:]}")
+    outputs = [run(command, tmp_path) for command in commands]
+    assert outputs[-1] in blocks(page, "")
+    assert "neighbour" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_vectors_of_minilm_are_those_of_transformers(unpack: Unpack) -> None:

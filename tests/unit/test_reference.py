@@ -24,6 +24,17 @@ def test_every_key_has_a_type_and_a_default_or_is_required():
     assert [row for row in rows if not row[2] and "section" not in row[1] and row[0] not in {"test", "score"}] == []
 
 
+def test_every_section_has_a_meaning_where_it_is_a_key():
+    rows = re.findall(r"^\| `(\w+)` \| \[section\]\(.*?\) \| .*? \| (.*) \|$", config_page(), re.MULTILINE)
+    assert {"data", "tokenizer", "model", "training"} <= {key for key, _ in rows}
+    assert [key for key, meaning in rows if len(meaning) < 10] == []
+
+
+def test_the_note_for_editors_is_no_text_of_the_page():
+    for page in (config_page(), cli_page()):
+        assert "scripts/reference.py" not in re.sub(r"<!--.*?-->", "", page, flags=re.DOTALL)
+
+
 def test_every_link_of_the_config_page_has_its_heading():
     page = config_page()
     headings = re.findall(r"^##+ (.*)$", page, re.MULTILINE)
