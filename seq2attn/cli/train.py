@@ -43,7 +43,10 @@ def train(
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Build the model without data, print its components, and stop.")
+        bool, typer.Option("--dry-run", help="Print the size of the model, memory and time of a training, and stop.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="With --dry-run: all parts of the model with their shapes.")
     ] = False,
 ) -> None:
     """Train the model of a config. All files are written to the config's `run_dir`.
@@ -68,14 +71,14 @@ def train(
         raise UserError("give either --resume or --resume-if-exists, not both")
     if new_dev_set and not (resume or resume_if_exists):
         raise UserError("--new-dev-set has no effect on a new training; give --resume too")
+    if verbose and not dry_run:
+        raise UserError("--verbose has no effect without --dry-run")
     experiment = load_config(config, overrides)
     try:
         if dry_run:
-            from seq2attn.models.build import dry_run_summary
-            from seq2attn.training.initial_weights import check_parts
+            from seq2attn.training.dry_run import describe_training
 
-            num_trained = check_parts(experiment, needs_initial_run=not (resume or resume_if_exists))
-            typer.echo(dry_run_summary(experiment.model, experiment.tokenizer, num_trained))
+            typer.echo(describe_training(experiment, is_new=not (resume or resume_if_exists), with_parts=verbose))
             return
         from seq2attn.training.train import train as run_training
 

@@ -116,7 +116,7 @@ class InitFromConfig(Config):
     """The run, relative to the working directory. Its weights for translation are taken; entries of vocabularies by
     their names, new ones as the mean of the entries that they are made of."""
     exclude: tuple[str, ...] = ()
-    """Parts that keep their usual initial values, by the names that `train --dry-run` prints."""
+    """Parts that keep their usual initial values, by the names that `train --dry-run -v` prints."""
 
 
 class LoRAConfig(Config):
@@ -127,9 +127,9 @@ class LoRAConfig(Config):
     alpha: PositiveFloat = 16.0
     """An update is multiplied by `alpha / rank`."""
     parts: tuple[str, ...] = ("encoder", "decoder")
-    """Parts with updates of their linear layers, by the names that `train --dry-run` prints. PyTorch's GRU and LSTM, in
-    encoders and in decoders whose RNN does not depend on attention, are no linear layers; nor is an output projection
-    whose weights are tied."""
+    """Parts whose linear layers get updates, by the names that `train --dry-run -v` prints. Not among these layers are
+    PyTorch's GRU and LSTM, in encoders and in decoders whose RNN does not depend on attention, and an output projection
+    with tied weights."""
 
 
 class TrainingConfig(Config):
@@ -145,15 +145,15 @@ class TrainingConfig(Config):
     init_from: InitFromConfig | None = None
     """Begin with the weights of another run; none: with random or pretrained weights."""
     frozen: tuple[str, ...] = ()
-    """Parts that are not trained, by the names that `train --dry-run` prints, such as `encoder`, `encoder.layers.0` or
-    `target_embedding.embedding.weight`."""
+    """Parts that are not trained, by the names that `train --dry-run -v` prints, such as `encoder`, `encoder.layers.0`
+    or `target_embedding.embedding.weight`."""
     lora: LoRAConfig | None = None
     """Train low-rank updates alone; none: all weights. They are merged into the weights for translation."""
     batch: BatchConfig = BatchConfig()
     optimizer: OptimizerConfig = AdamConfig(kind="adam")
     """The optimizer and its learning rate."""
     lr_scales: dict[str, PositiveFloat] = Field({})
-    """Shares of the learning rate that parts have, by the names that `train --dry-run` prints: `{encoder: 0.1}`. Of
+    """Share of the learning rate for some parts, by the names that `train --dry-run -v` prints: `{encoder: 0.1}`. Of
     nested parts the innermost applies."""
     lr_schedule: LRScheduleConfig = InverseSquareRootScheduleConfig()
     """The factor of the learning rate at each update."""

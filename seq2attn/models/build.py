@@ -102,7 +102,7 @@ def assumed_vocab_sizes(tokenizers: TokenizersConfig) -> list[int]:
 
 
 def select_parameters(model: nn.Module, parts: Sequence[str], field: str) -> dict[str, nn.Parameter]:
-    """The parameters of parts, by the names that `--dry-run` prints: parameters, modules that hold some, or the like.
+    """The parameters of parts, by the names that `--dry-run -v` prints: parameters, or modules that hold some.
 
     Raises FieldError, for a key of the config, for a name that no part has.
     """
@@ -113,7 +113,7 @@ def select_parameters(model: nn.Module, parts: Sequence[str], field: str) -> dic
         if not parameters_of_part:
             close = get_close_matches(part, [*parameters, *(name for name, _ in model.named_modules())], 1)
             hint = f"; did you mean `{close[0]}`?" if close else ""
-            raise FieldError(field, f"the model has no part `{part}`: see the names of `train --dry-run`{hint}")
+            raise FieldError(field, f"the model has no part `{part}`: see the names of `train --dry-run -v`{hint}")
         selected |= parameters_of_part
     return selected
 
@@ -130,8 +130,7 @@ def dry_run_summary(config: ModelConfig, tokenizers: TokenizersConfig, num_train
             rows.append((f"{name}.{key}", shape, f"{parameter.numel():,}"))
     rows.append(("all parts (tied parameters counted once)", "", f"{count_parameters(model):,}"))
     rows.append(("trained", "", f"{count_trained(model) if num_trained is None else num_trained:,}"))
-    sizes = f"{source:,} and {target:,} entries (at most; {ASSUMED_VOCAB_SIZE:,} without a `vocab_size`)"
-    return f"{format_table(rows, num_text_columns=2)}\nvocabularies of {sizes}"
+    return format_table(rows, num_text_columns=2)
 
 
 def load_model(weights: Path, config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:

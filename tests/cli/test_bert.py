@@ -30,7 +30,7 @@ def home(tmp_path: Path) -> Path:
 def test_a_run_translates_when_the_checkpoint_is_gone(invoke: Invoke, home: Path) -> None:
     short = ["--set", "training.max_duration=[10 updates]", "--set", "training.validation.every=5 updates"]
     assert invoke("config", "check", "toy.yaml").err == ""
-    assert "encoder.bert.encoder.layer.1." in invoke("train", "toy.yaml", "--dry-run").out
+    assert "encoder.bert.encoder.layer.1." in invoke("train", "toy.yaml", "--dry-run", "-v").out
     trained = invoke("train", "toy.yaml", *short)
     assert f"encoder: pretrained weights of {home / 'bert'}" in trained.err
     assert "transformers" not in trained.err  # it would report unused weights

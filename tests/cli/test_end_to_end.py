@@ -57,9 +57,18 @@ class TestTrain:
     def test_a_dry_run_needs_no_data(self, toy: Toy, tmp_path: Path) -> None:
         shutil.copy(toy.config, tmp_path)
         done = invoke_in(tmp_path, "train", "toy.yaml", "--dry-run")
-        assert "decoder.attention.score.key_proj.weight" in done.out
-        assert "vocabularies of 300 and 300 entries (at most; 8,000 without a `vocab_size`)" in done.out
+        head, part = done.out.splitlines(), "decoder.attention.score.key_proj.weight"
+        assert [line.partition(":")[0] for line in head] == ["model", "vocabularies", "memory", "batch", "time"]
+        assert "300 and 300 entries (at most; 8,000 without a `vocab_size`)" in head[1] and "prepare CONFIG" in head[4]
+        listed = invoke_in(tmp_path, "train", "toy.yaml", "--dry-run", "-v")
+        assert listed.out.startswith(done.out) and part in listed.out and part not in done.out
         assert (done.err, [path.name for path in tmp_path.iterdir()]) == ("", ["toy.yaml"])
+
+    def test_a_dry_run_measures_the_speed_with_prepared_text(self, toy: Toy) -> None:
+        before = {path: path.stat().st_mtime_ns for path in toy.run.rglob("*")}
+        *_, time = invoke_in(toy.config.parent, "train", "toy.yaml", "--dry-run").out.splitlines()
+        assert re.match(r"time: [\d.e-]+ s an update, [\d.e-]+ s a validation, on cpu with the text in ", time)
+        assert {path: path.stat().st_mtime_ns for path in toy.run.rglob("*")} == before
 
 
 class TestTranslate:

@@ -9,7 +9,7 @@ import yaml
 from seq2attn.cli.starter import STARTER_MODELS, starter_config, starter_model
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.models.build import dry_run_summary
+from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
 from tests.support.commands import write_lines, write_toy
 
@@ -58,7 +58,8 @@ def test_each_size_has_a_model(model, tmp_path):
     output.write_text(text, encoding="utf-8")
     config = load(output, ExperimentConfig)
     assert config.data.train[0].files == paths and config.run_dir == Path("runs/# 1")
-    assert f"{model.vocab_size:,} entries" in dry_run_summary(config.model, config.tokenizer)
+    assert {*assumed_vocab_sizes(config.tokenizer)} == {model.vocab_size}
+    build_on_meta_device(config.model, model.vocab_size, model.vocab_size)
     assert f"{model.dropout}  {model.reason}" in next(line for line in text.splitlines() if line.startswith("# > "))
 
 

@@ -52,13 +52,13 @@ def test_weights_are_for_the_vocabulary_of_either_side(tmp_path: Path, side: str
 
 def test_names_of_parts_are_those_of_a_dry_run(invoke: Invoke, tmp_path: Path) -> None:
     untrained_run(tmp_path)
-    out = invoke("train", "own.yaml", "--dry-run").out
+    out = invoke("train", "own.yaml", "--dry-run", "-v").out
     names = [line.split()[0] for line in out.splitlines() if line[:1].islower() and "." in line.split()[0]]
     total, encoder = (
         sum(int(line.split()[-1].replace(",", "")) for line in out.splitlines() if line.split()[0] == name)
         for name in ("trained", "encoder")
     )
-    frozen = invoke("train", "own.yaml", "--dry-run", "--set", "training.frozen=[encoder]").out.splitlines()
+    frozen = invoke("train", "own.yaml", "--dry-run", "-v", "--set", "training.frozen=[encoder]").out.splitlines()
     assert next(line for line in frozen if line.startswith("trained")).split()[-1] == f"{total - encoder:,}"
     assert len(names) > 10
     invoke("train", "own.yaml", "--dry-run", "--set", f"training.frozen=[{','.join(names[1:])}]")
