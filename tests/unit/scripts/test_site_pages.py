@@ -57,3 +57,10 @@ def test_files_outside_of_the_site_are_links_to_the_repository() -> None:
         f'<p><a href="{REPOSITORY}/blob/main/configs/a.yaml"><code>configs/a.yaml</code></a>'
         ' and <a href="data.md">data</a></p>'
     )
+
+
+def test_links_to_pages_have_titles() -> None:
+    built = rendered("[glossary.md](glossary.md), [glossary.md](glossary.md#terms), [words](glossary.md)")
+    assert re.findall(r">([^<>]*)</a>", built) == ["Glossary", "Glossary", "words"]
+    texts = [rendered((ROOT / "docs" / page).read_text(encoding="utf-8")) for page in PAGES]
+    assert [name for text in texts for name in re.findall(r">(\w+\.md)</a>", text)] == []
