@@ -33,6 +33,9 @@ class ExportTarget(ABC):
     dtypes: ClassVar[tuple[str, ...]]
     """Data types of the exported weights, the default first."""
 
+    has_own_tokenizers: ClassVar[bool] = False
+    """True if the format has tokenizers, which `export` writes."""
+
     @abstractmethod
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         """Options of a model that the target does not support, with their config keys.
@@ -55,7 +58,7 @@ class ExportTarget(ABC):
     def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
         """Instructions, in Markdown, for translating with the export in `folder`; `options` are those of its search."""
         command = ["seq2attn", "translate", str(run.folder), "--engine", self.name, "--export-dir", str(folder)]
-        return f"""The lines of `input.txt` are translated by
+        return f"""With seq2attn and the run:
 
 ```bash
 pip install 'seq2attn[{self.name}]'

@@ -57,6 +57,7 @@ class HuggingFaceTarget(ExportTarget):
 
     name = NAME
     hub_library = "transformers"
+    has_own_tokenizers = True
     dtypes = ("float32",)
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:

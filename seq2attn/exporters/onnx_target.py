@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tqdm import tqdm
+
 from seq2attn.config.base import FieldError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
@@ -31,7 +33,9 @@ class OnnxTarget(ExportTarget):
         from seq2attn.exporters.onnx_graphs import build_graphs
 
         paths = {"encoder": folder / ENCODE_FILE, "decoder": folder / STEP_FILE}
-        for (part, path), graph in zip(paths.items(), build_graphs(run.load().model), strict=True):
+        parts = list(zip(paths.items(), build_graphs(run.load().model), strict=True))
+        for (part, path), graph in (progress := tqdm(parts, unit=" graphs", disable=None)):
+            progress.set_description(f"{part}: exporting")
             try:
                 graph.save(path)
             except OSError:  # such as a full disk
@@ -41,6 +45,7 @@ class OnnxTarget(ExportTarget):
                 message = f"{ENGINE_NAME} has no export of this {part}: {reason}"
                 raise run.config_error([FieldError(f"model.{part}.kind", message)]) from error
             if dtype == "int8":
+                progress.set_description(f"{part}: quantizing")
                 quantize(path)
 
 

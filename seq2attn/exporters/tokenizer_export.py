@@ -41,7 +41,7 @@ def export_tokenizers(
     is_separate = experiment.model.embeddings.tie != "all"
     vocabularies = VOCABULARY_FILE, TARGET_VOCABULARY_FILE if is_separate else VOCABULARY_FILE
     for tokenizer, model, vocabulary in zip(tokenizers, (SOURCE_MODEL, TARGET_MODEL), vocabularies, strict=True):
-        write_bytes(folder / model, _sentencepiece_model(tokenizer))
+        write_bytes(folder / model, sentencepiece_model(tokenizer))
         write_json(folder / vocabulary, {token: id for id, token in enumerate(tokenizer.vocabulary.tokens)})
     languages = known_languages(experiment) or (None, None)
     source = tokenizers[0].config
@@ -57,7 +57,7 @@ def export_tokenizers(
     write_json(folder / TOKENIZER_FILE, {key: value for key, value in content.items() if value is not None})
 
 
-def _sentencepiece_model(tokenizer: Tokenizer) -> bytes:
+def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
     """The SentencePiece model of a tokenizer, with its normalization."""
     if isinstance(tokenizer, SentencePieceTokenizer):
         return tokenizer.model
@@ -106,19 +106,23 @@ def check_exported_tokenizer(source: Tokenizer, folder: Path, lines: Sequence[st
             raise UserError(f"the exported tokenizer does not agree on {line!r}: {ours}, and {theirs} by transformers")
 
 
+def moses_code(source: Tokenizer) -> tuple[list[str], str, str]:
+    """Packages, imports and the expression for a line of a program, with Moses' normalization if the model has it."""
+    if not isinstance(source, SentencePieceTokenizer) or source.config.punctuation is None:
+        return ["sentencepiece"], "", "line"
+    code = (
+        "from sacremoses import MosesPunctNormalizer\n\n"
+        f'moses = MosesPunctNormalizer("{source.config.punctuation}", pre_replace_unicode_punct=True)\n'
+    )
+    return ["sentencepiece", "sacremoses"], code, "moses.normalize(line)"
+
+
 def usage_code(source: Tokenizer, folder: Path) -> str:
     """A program that translates the lines of a file by a model, in Markdown."""
-    packages, code, line = ["transformers", "sentencepiece", "torch"], "", "line"
-    if isinstance(source, SentencePieceTokenizer):
-        if source.config.punctuation is not None:
-            packages.append("sacremoses")
-            code = (
-                "from sacremoses import MosesPunctNormalizer\n\n"
-                f'moses = MosesPunctNormalizer("{source.config.punctuation}", pre_replace_unicode_punct=True)\n'
-            )
-            line = "moses.normalize(line)"
-        if source.config.tag is not None:
-            line = f'"{source.config.tag} " + {line}'
+    needed, code, line = moses_code(source)
+    packages = ["transformers", "torch", *needed]
+    if isinstance(source, SentencePieceTokenizer) and source.config.tag is not None:
+        line = f'"{source.config.tag} " + {line}'
     return f"""```bash
 pip install {" ".join(packages)}
 ```

@@ -67,6 +67,7 @@ def test_a_program_of_transformers_translates_the_same(tmp_path: Path) -> None:
     (code,) = re.findall("^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     lines = (tmp_path / "text/short.de").read_text(encoding="utf-8") + "rot\t haus\u00a0alt\n\n  \nrot\n"
     (tmp_path / "input.txt").write_text(lines, encoding="utf-8")
+    code = f'import sys; sys.modules["seq2attn"] = None\n{code}'  # which cannot be imported then
     output = run_process(tmp_path, [sys.executable, "-c", code]).out
     assert output == invoke_in(tmp_path, "translate", "runs/toy", "-i", "input.txt").out
 

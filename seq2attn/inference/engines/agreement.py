@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, product, zip_longest
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import LoadedRun
@@ -107,10 +108,9 @@ def compare_engines(
     searches: dict[str, SearchConfig] = {"greedy": greedy_search(beam), f"beam {beam.beam_size}": beam}
     sources = [tokenizers.source.encode(line)[:max_source_length] for line in lines]
     prefixes = [tokenizers.target.line_prefix] * len(sources)
-    hypotheses = [
-        [engine.translate(sources, search, budget=MAX_BATCH_TOKENS, prefixes=prefixes) for search in searches.values()]
-        for engine in (native, exported)
-    ]
+    work = tqdm([*product((native, exported), searches.values())], "verification", unit=" searches", disable=None)
+    outputs = [engine.translate(sources, search, budget=MAX_BATCH_TOKENS, prefixes=prefixes) for engine, search in work]
+    hypotheses = outputs[: len(searches)], outputs[len(searches) :]
     for number, found in chain.from_iterable(enumerate(output, 1) for engine in hypotheses for output in engine):
         if not math.isfinite(found[0].log_prob):
             raise UserError(f"sentence {number} of the verification: {NOT_FINITE}")

@@ -1,0 +1,103 @@
+"""Files of an export that is used without this package: both tokenizers, and a program.
+
+source.spm target.spm                            SentencePiece models with a normalizer
+source_vocabulary.json target_vocabulary.json    tokens by id; of CTranslate2, which writes its own, maybe one for both
+source/ target/                                  tokenizers of other kinds, for this package
+translate.py                                     translation by the library of the format and SentencePiece
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import filterfalse
+from pathlib import Path
+from string import Template
+
+from seq2attn.experiment.run_directory import LoadedRun
+from seq2attn.exporters.tokenizer_export import EXPORTED_KINDS, moses_code, sentencepiece_model
+from seq2attn.inference.engines.ctranslate2_engine import UNLIMITED_PATIENCE
+from seq2attn.inference.engines.source_limit import max_source_length
+from seq2attn.io.files import read_bytes, write_bytes, write_json
+from seq2attn.pretrained.marian import SOURCE_MODEL, TARGET_MODEL
+from seq2attn.search.search_config import EXTRA_TOKENS, BeamConfig
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.normalize import is_blank
+from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, load_processor
+from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+
+PROGRAM = "translate.py"
+PACKAGES = {"ctranslate2": "ctranslate2", "onnx": "onnxruntime"}
+PENALTIES = {"none": "1", "average": "len(one[0]) ** ALPHA", "gnmt": "((5 + len(one[0])) / 6) ** ALPHA"}
+INSTRUCTIONS = """\
+`{program}` in this folder needs no seq2attn, only {named}. {search}
+
+```bash
+pip install {packages}
+python {program} < input.txt > output.txt
+```
+
+"""
+
+
+def write_standalone(name: str, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
+    """Write both tokenizers and, if SentencePiece gives the same ids for `lines`, the program for the format `name`.
+
+    Returns its instructions for the model card; none without a program.
+    """
+    tokenizers, search = run.tokenizers, run.experiment.search
+    source, target = tokenizers
+    kinds = {config.kind for config in run.experiment.tokenizer.per_side}
+    if not kinds <= {*EXPORTED_KINDS} or source.tags:
+        tokenizers.save(folder)
+        return ""
+    for tokenizer, file in zip(tokenizers, (SOURCE_MODEL, TARGET_MODEL), strict=True):
+        write_bytes(folder / file, sentencepiece_model(tokenizer))
+    if name == "onnx":
+        for side, tokenizer in tokenizers._asdict().items():
+            write_json(folder / f"{side}_vocabulary.json", list(tokenizer.vocabulary.tokens))
+    is_greedy = name == "onnx"
+    is_limited = search.lengths.min_length or search.lengths.min_length_ratio or search.no_repeat_ngram_size
+    has_other_search = search.mbr or (is_greedy and is_limited)
+    if target.line_prefix or has_other_search or not _has_same_ids(source, folder / SOURCE_MODEL, lines):
+        return ""
+    needed, imports, line = moses_code(source)
+    values = _search_values(run) | {"imports": imports, "line": line}
+    template = Path(__file__).with_name(f"{name}_program.txt").read_text(encoding="utf-8")
+    write_bytes(folder / PROGRAM, Template(template).substitute(values).encode())
+    described = "It translates as `seq2attn translate --greedy`." if is_greedy else "It has the search of the run."
+    packages = [PACKAGES[name], *needed]
+    texts = {"named": " and ".join(packages), "packages": " ".join(packages), "search": described}
+    return INSTRUCTIONS.format(program=PROGRAM, **texts)
+
+
+def _has_same_ids(source: Tokenizer, model: Path, lines: Sequence[str]) -> bool:
+    """True if SentencePiece alone gives the ids of the tokenizer for each line."""
+    processor = load_processor(read_bytes(model, ""), model)
+    for line in filterfalse(is_blank, lines):
+        text = source.normalize(line) if isinstance(source, SentencePieceTokenizer) else line
+        pieces = processor.encode(text, out_type=str)
+        if [*source.line_prefix, *map(source.vocabulary.id, pieces)] != source.encode(line):
+            return False
+    return True
+
+
+def _search_values(run: LoadedRun) -> dict[str, object]:
+    """Limits and search of a run, as literals of a program."""
+    source, search = run.tokenizers.source, run.experiment.search
+    lengths = search.lengths
+    beam_size, patience = 1, 1.0
+    if isinstance(search, BeamConfig) and search.beam_size > 1:
+        beam_size, patience = search.beam_size, search.patience or UNLIMITED_PATIENCE
+    return {
+        "prefix": source.convert_ids_to_tokens(source.line_prefix),
+        "max_source": max_source_length(run.experiment),
+        "max_length": lengths.max_length,
+        "max_ratio": lengths.max_ratio or lengths.max_length,
+        "extra": EXTRA_TOKENS,
+        "beam_size": beam_size,
+        "patience": patience,
+        "alpha": lengths.alpha,
+        "penalty": PENALTIES[lengths.length_penalty],
+        "eos": SPECIAL_TOKENS[EOS],
+        "ids": f"{PAD}, {UNK}, {BOS}, {EOS}",
+    }
