@@ -1,4 +1,4 @@
-"""A model from its config: construction, weights in a file, and the table of its components."""
+"""A model from its config: construction, and weights in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from seq2attn.config.base import FieldError
 from seq2attn.config.plugin import is_plugin, plugin_modules
 from seq2attn.errors import ConfigError, RunError
-from seq2attn.io.tables import format_table
 from seq2attn.io.weights import (
     WEIGHTS_HINT,
     check_tensor_specs,
@@ -116,21 +115,6 @@ def select_parameters(model: nn.Module, parts: Sequence[str], field: str) -> dic
             raise FieldError(field, f"the model has no part `{part}`: see the names of `train --dry-run -v`{hint}")
         selected |= parameters_of_part
     return selected
-
-
-def dry_run_summary(config: ModelConfig, tokenizers: TokenizersConfig, num_trained: int | None = None) -> str:
-    """The components of a config's model, their shapes and numbers of parameters; tied parameters count once."""
-    source, target = assumed_vocab_sizes(tokenizers)
-    model = build_on_meta_device(config, source, target)
-    rows = [("part", "type or shape", "parameters")]
-    for name, part in model.named_children():
-        rows.append((name, type(part).__name__, f"{count_parameters(part):,}"))
-        for key, parameter in part.named_parameters():
-            shape = " x ".join(map(str, parameter.shape)) or "1"
-            rows.append((f"{name}.{key}", shape, f"{parameter.numel():,}"))
-    rows.append(("all parts (tied parameters counted once)", "", f"{count_parameters(model):,}"))
-    rows.append(("trained", "", f"{count_trained(model) if num_trained is None else num_trained:,}"))
-    return format_table(rows, num_text_columns=2)
 
 
 def load_model(weights: Path, config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
