@@ -81,9 +81,7 @@ def fetch_corpus(name: str, folder: Path, *, mirror: Path | None = None) -> Fetc
     if others := [text.name for text in new if (folder / text.name).exists()]:
         raise DataError(f"{folder / others[0]}: exists, and is not the text of {name}; move it away")
     if corpus.is_living and not mirror and 0 < len(new) < len(sums):
-        raise DataError(
-            f"{folder}: lacks {new[0].name}, and all texts of {name} must be of one download; move the others away"
-        )
+        raise DataError(f"{folder}: lacks {new[0].name}, and all texts must be of one download; move the others away")
     for position, text in enumerate(new, start=1):
         with atomic_path(folder / text.name) as unchecked:
             if mirror:

@@ -50,9 +50,7 @@ class RerankRun:
         except ValueError:
             folder, weight = "", 1.0
         if not 0 <= weight < math.inf:
-            raise UserError(
-                f"``{_option(is_backward)}={text}``: the weight should be a number of at least 0, not {number}"
-            )
+            raise UserError(f"``{_option(is_backward)}={text}``: the weight should be 0 or more, not {number}")
         return cls(Path(folder or text), weight, is_backward)
 
     def __str__(self) -> str:
@@ -136,9 +134,7 @@ def _load_reranker(
     expected = () if run.is_backward else tokenizers.source.tags
     if {*(tags := loaded.source.tags)} != {*expected}:
         known, wanted = (", ".join(names) or "none" for names in (tags, expected))
-        raise UserError(
-            f"{run.argument}: its training text has other tags than its input here would have: {known}, not {wanted}"
-        )
+        raise UserError(f"{run.argument}: was trained with other tags than its input has: {known}, not {wanted}")
     _check_languages(run, loaded.tokenizers, tokenizers[::-1] if run.is_backward else tokenizers)
     return Reranker(loaded.model, loaded.tokenizers, run.weight, run.is_backward)
 

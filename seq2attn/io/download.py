@@ -55,9 +55,7 @@ def _resume(url: str, file: BinaryIO) -> None:
             total = error.headers.get("Content-Range", "").rpartition("/")[2]
             if total.isdigit() and have > int(total):
                 file.truncate(0)
-                raise OSError(
-                    f"the file was larger ({have} bytes) than that at the origin ({total}), and was emptied"
-                ) from None
+                raise OSError(f"it had {have} bytes, more than the {total} expected; emptied") from None
             return  # complete; another file would have another content
     with response:
         resumed = response.status == HTTPStatus.PARTIAL_CONTENT

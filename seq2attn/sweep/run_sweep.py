@@ -81,9 +81,7 @@ def refuse_other_files(folder: Path) -> None:
     names = [f"{stem}.{suffix}" for stem in ("leaderboard", "report") for suffix in ("md", "json", "html")]
     others = [name for name in names if (folder / name).exists()]
     if others and not (folder / SWEEP_LOCK).exists():
-        raise RunError(
-            f"{folder}: `{others[0]}` would be replaced, and does not belong to a sweep; give another `folder`"
-        )
+        raise RunError(f"{folder}: `{others[0]}` would be replaced, and is not part of a sweep; give another `folder`")
 
 
 def write_leaderboard(plan: SweepPlan, log: Log) -> str:

@@ -192,7 +192,7 @@ def test_tatoeba_as_it_is_today_has_no_checksum(server: Server, tmp_path: Path) 
     with pytest.raises(DataError, match=r"train\.de: not the text expected"):
         fetch_corpus("tatoeba-de-en", tmp_path / "new", mirror=mirror)
     (tmp_path / "dev.de").unlink()
-    with pytest.raises(DataError, match=r"lacks dev\.de, and all texts of tatoeba-de-en must be of one download"):
+    with pytest.raises(DataError, match=r"lacks dev\.de, and all texts must be of one download"):
         fetch_corpus("tatoeba-de-en", tmp_path)
 
 
