@@ -135,7 +135,7 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
         assert "mixed was translated with different settings: `search.lengths` is" in output
         assert "`search.kind`" not in output and "`engine`" not in output
         assert "Words are counted in the training text of a." in output
-        assert "p is of one seed of each run" in output
+        assert "p compares one seed of each run" in output
     assert markdown.startswith("## short, 20 sentences") and "| run" in markdown and "**" in markdown
 
 

@@ -180,7 +180,7 @@ def test_an_import_of_doubled_merge_keys_ends(tmp_path: Path, name: str) -> None
         ("", "the file is empty"),
         ("a: [", "this is not YAML"),
         ("a: &a [*a]", "contains itself"),
-        ("a: 1\na: 2", "is here twice"),
+        ("a: 1\na: 2", "appears twice"),
         ("a: !!python/name:os.system x", "unknown tag"),
         ("# " + "x" * 2**18, "more than 262,144 bytes"),
     ],

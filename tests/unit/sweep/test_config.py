@@ -194,7 +194,7 @@ def test_a_choice_may_be_a_config(plan, error_of, tmp_path):
     assert (model.embeddings.dim, model.encoder.dim, training.label_smoothing) == (24, 8, 0)
     assert str(training.max_duration[0]) == "3 updates" and trial.experiment.run_dir.name == trial.name
     small.write_text("training: {label_smoothing: 0, label_smoothing: 1}\n")
-    assert error_of(*replacements).startswith("sizes/small.yaml:1:32: the key `label_smoothing` is here twice")
+    assert error_of(*replacements).startswith("sizes/small.yaml:1:32: the key `label_smoothing` appears twice")
     small.unlink()
     assert "sizes/large.yaml:1:10: `extends`: there is no file sizes/small.yaml" in error_of(*replacements)
     assert "large.yml: there is no file" in error_of(*replacements, ("large.yaml", "large.yml"))
