@@ -25,6 +25,7 @@ from seq2attn.cli import (
     init,
     reproduce,
     score,
+    speedrun,
     sweep,
     synthetic_corpus,
     train,
@@ -156,6 +157,7 @@ app = command_group(
     import_model.import_,
     sweep.sweep,
     reproduce.reproduce,
+    speedrun.speedrun,
     doctor.doctor,
 )
 app.callback()(_options)

@@ -89,6 +89,8 @@ class ValidationConfig(Config):
     metric: Metric = "bleu"
     """Metric for the best checkpoints and for early stopping. Ties are broken by the loss, and BLEU below 5
     counts as 5. With `loss` only the samples are translated, and BLEU, chrF and exact match are not reported."""
+    target: float | None = None
+    """Training ends when `metric` reaches this at a validation, such as a BLEU of 38; none: it does not."""
     patience: PositiveInt | None = None
     """Early stopping after this number of validations in a row without improvement; none: no early stopping."""
     samples: NonNegativeInt = 4

@@ -29,10 +29,7 @@ ADAM_RMS = 0.2
 
 
 class Muon(optim.Adam):
-    """Muon for the matrices in groups of `parameter_groups`, and Adam for all other weights.
-
-    Unlike `torch.optim.Muon` it computes in float32, which is faster on most CPUs, and has kernels of convolutions.
-    """
+    """Muon for the matrices in groups of `parameter_groups`, in float32, and Adam for all other weights."""
 
     found_inf: Tensor | None = None  # [] 1 if a step must change nothing, as for fused Adam
 

@@ -18,16 +18,19 @@ LearningRate = Annotated[float, Field(gt=0, le=1e30)]
 """A learning rate that does not overflow when it is multiplied by a weight."""
 
 
-class AdamConfig(Config):
-    """Adam (Kingma and Ba 2015), or AdamW, with decoupled weight decay (Loshchilov and Hutter 2019)."""
-
-    kind: Literal["adam", "adamw"]
+class _AdamSettings(Config):
     lr: LearningRate = 1e-3
     """Learning rate, which the schedule multiplies."""
     betas: tuple[UnitInterval, UnitInterval] = (0.9, 0.98)
-    """Decay of the running averages of the gradient and of its square."""
+    """Decay of Adam's running averages of the gradient and of its square."""
     eps: PositiveFloat = 1e-9
-    """Added to the denominator."""
+    """Added to Adam's denominator."""
+
+
+class AdamConfig(_AdamSettings):
+    """Adam (Kingma and Ba 2015), or AdamW, with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    kind: Literal["adam", "adamw"]
     weight_decay: NonNegativeFloat = 0.0
     """L2 penalty of the weights; for `adamw`, the decoupled decay."""
 
@@ -37,23 +40,17 @@ class AdamConfig(Config):
         return cls(parameters, **self.model_dump(exclude={"kind"}), fused=True)
 
 
-class MuonConfig(Config):
+class MuonConfig(_AdamSettings):
     """Muon (Jordan et al. 2024), in float32, and Adam for embeddings, the output projection and vectors.
 
     An update of a matrix is its momentum, made orthogonal. It learns more from an update than Adam, which takes longer.
     """
 
     kind: Literal["muon"]
-    lr: LearningRate = 1e-3
-    """Learning rate, which the schedule multiplies; of the same size as Adam's."""
     momentum: UnitInterval = 0.95
     """Nesterov's momentum of matrices, as the decay of the running average of the gradient."""
     ns_steps: int = Field(5, ge=1, le=len(COEFFICIENTS))
     """Steps of the Newton-Schulz iteration (Polar Express, Amsel et al. 2025): fewer are faster and less orthogonal."""
-    betas: tuple[UnitInterval, UnitInterval] = (0.9, 0.98)
-    """Adam's decay of the running averages of the gradient and of its square."""
-    eps: PositiveFloat = 1e-9
-    """Added to Adam's denominator."""
 
     def build(self, parameters: ParamsT) -> optim.Optimizer:
         """The optimizer of groups of `parameter_groups`."""

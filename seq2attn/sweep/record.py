@@ -6,6 +6,8 @@ result.json     written last: a training with a result is finished
 
 from __future__ import annotations
 
+import os
+import platform
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from pydantic import TypeAdapter
 
 from seq2attn.config.base import Config
@@ -29,6 +32,16 @@ from seq2attn.sweep.plan import SweepPlan, TrialRun
 
 TRIAL_FILE, RESULT_FILE, SWEEP_LOCK = "trial.json", "result.json", "sweep.lock"
 SWEEP_HINT = "remove the folder it is in, and start the sweep again"
+
+
+def machine_name(device: torch.device) -> str:
+    """The GPU, or the CPU and its number of cores."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text("utf-8").split("\n") if path.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
 
 
 @dataclass(frozen=True)

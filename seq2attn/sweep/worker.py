@@ -8,7 +8,6 @@ a checkpoint and ends.
 from __future__ import annotations
 
 import os
-import platform
 import signal
 import sys
 import threading
@@ -26,7 +25,7 @@ from seq2attn.io.lock import hold_lock
 from seq2attn.io.terminal import name_options
 from seq2attn.models.build import count_parameters
 from seq2attn.options import TranslationOptions
-from seq2attn.sweep.record import SWEEP_LOCK, RunRecord, TrainingSummary, read_trial, write_record
+from seq2attn.sweep.record import SWEEP_LOCK, RunRecord, TrainingSummary, machine_name, read_trial, write_record
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from seq2attn.training.train import train
 
@@ -68,21 +67,11 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
         epochs=state.epochs,
         threads=torch.get_num_threads(),
         jobs=jobs,
-        machine=_machine_name(translator.model.device),
+        machine=machine_name(translator.model.device),
         torch=torch.__version__,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
     )
     return RunRecord(summary, {result.name: result for result in results})
-
-
-def _machine_name(device: torch.device) -> str:
-    """The GPU, or the CPU and its number of cores."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text("utf-8").split("\n") if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
 
 
 def _end_with_the_sweep() -> None:

@@ -179,7 +179,8 @@ def report_validation(
     logger: MetricsLogger, validator: Validator, state: TrainState, result: ValidationResult, *, is_best: bool
 ) -> None:
     """Log scores and sample translations."""
-    metrics: dict[str, float | str] = {"epoch": round(state.epochs, 3), **result.scores}
+    progress = {"epoch": round(state.epochs, 3), "target_tokens": state.target_tokens}
+    metrics: dict[str, float | str] = {**progress, **result.scores}
     if result.signature is not None:
         metrics["signature"] = result.signature
     logger.log_metrics("validation", state.update, {**metrics, "seconds": state.seconds})

@@ -80,9 +80,12 @@ def fraction_done(limits: Iterable[Duration], state: TrainState) -> float:
 
 def reached_limits(state: TrainState, training: TrainingConfig) -> list[str]:
     """The keys of the limits that end the training."""
-    patience, is_over = training.validation.patience, fraction_done(training.max_duration, state) >= 1
-    is_late = patience is not None and state.validations_since_best >= patience
-    return ["`training.max_duration`"] * is_over + ["`training.validation.patience`"] * is_late
+    validation, is_over = training.validation, fraction_done(training.max_duration, state) >= 1
+    is_late = validation.patience is not None and state.validations_since_best >= validation.patience
+    score, target = state.scores.get(validation.metric, math.nan), validation.target
+    is_reached = target is not None and (score <= target if validation.metric == "loss" else score >= target)
+    reached = {"max_duration": is_over, "validation.patience": is_late, "validation.target": is_reached}
+    return [f"`training.{key}`" for key, is_true in reached.items() if is_true]
 
 
 def update_seed(seed: int, update: int, rank: int) -> int:

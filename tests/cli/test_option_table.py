@@ -24,7 +24,7 @@ FORCED = {"align", "score"}
 CHECKS = {"doctor", "export"}
 STORED = {"compare"}  # reads the translations that `evaluate` wrote, with all options of that, which it compares
 NO_TEXT = {"average"}
-FROM_CONFIG = {"train", "prepare", "sweep", "reproduce", "config check", "config show"}
+FROM_CONFIG = {"train", "prepare", "sweep", "reproduce", "speedrun", "config check", "config show"}
 COMMANDS = SEARCHES | FORCED | CHECKS | STORED | NO_TEXT
 TABLE: dict[str, set[str]] = {
     "--allow-code": COMMANDS | FROM_CONFIG,

@@ -67,6 +67,22 @@ def test_of_equal_validations_the_newest_translates_and_patience_ends(corpus):
     assert "and 6 updates (`training.max_duration`); weights" in log_of(run)
 
 
+@pytest.mark.parametrize("metric", ["loss", pytest.param("chrf", marks=pytest.mark.slow)])
+def test_training_ends_when_its_metric_reaches_the_target(corpus, metric):
+    options = {"max_duration": ["12 updates"], "optimizer": {"kind": "adam", "lr": 0.03}}
+    whole = metrics(train_run(corpus, "whole", validation=every(metric=metric), **options), "validation")
+    best = min if metric == "loss" else max
+    target = best(line[metric] for line in whole[:4])
+    (expected, *_) = (line["update"] for line in whole if best(line[metric], target) == line[metric])
+    run = train_run(corpus, "run", validation=every(metric=metric, target=target), **options)
+    assert [line["update"] for line in metrics(run, "validation")][-1] == expected < 12
+    assert f"and {expected} updates (`training.validation.target`); weights" in log_of(run)
+    train_run(corpus, "run", validation=every(metric=metric, target=target), resume=True, **options)
+    assert metrics(run, "validation")[-1]["update"] == expected
+    train_run(corpus, "run", validation=every(metric=metric), resume=True, **options)
+    assert metrics(run, "validation") == whole
+
+
 @pytest.mark.parametrize(
     ("metric", "options", "warns"),
     [

@@ -18,11 +18,11 @@ from seq2attn.sweep.record import (
     RunRecord,
     TrainingSummary,
     changed_parts,
+    machine_name,
     write_record,
     write_trial,
 )
 from seq2attn.sweep.run_sweep import link_prepared_data
-from seq2attn.sweep.worker import _machine_name
 from tests.support.plugins import PARTS
 from tests.support.untrained_runs import CONFIG, LINES, untrained_run
 
@@ -170,7 +170,7 @@ def test_a_trained_run_without_its_text_keeps_its_checkpoints(recorded_trial: Pa
 
 
 def test_the_machine_is_named_by_its_processor_and_cores():
-    name, _, cores = _machine_name(torch.device("cpu")).rpartition(", ")
+    name, _, cores = machine_name(torch.device("cpu")).rpartition(", ")
     found = subprocess.run(["grep", "-h", "^model name", "/proc/cpuinfo"], capture_output=True, text=True).stdout
     assert cores == f"{os.cpu_count()} cores"
     assert f": {name}\n" in found or name == platform.machine()
