@@ -42,4 +42,4 @@ def test_the_page_has_the_tables_of_the_text(chromium: Browser, tmp_path: Path) 
     assert example[0] == ["line 7", "", "chrF"] and example[-1] == ["second <b>", "A house", "22.5"]
     assert chromium.get("[...document.querySelectorAll('.other')].map(one => one.textContent)") == ["A"]
     notes = chromium.get("document.querySelector('#notes').textContent")
-    assert "of one seed of each run" in notes and "n of N lines" in notes
+    assert "compares one seed of each run" in notes and "n of N lines" in notes

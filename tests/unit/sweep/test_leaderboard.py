@@ -270,7 +270,7 @@ class TestLeaderboard:
         (tmp_path / "board.html").write_text(page, encoding="utf-8")
         chromium.open(tmp_path / "board.html")
         for title in ("document.title", "document.querySelector('h1').textContent"):
-            assert chromium.get(title) == "Leaderboard of the sweep mine"
+            assert chromium.get(title) == "Leaderboard: mine"
         assert chromium.get("[...document.querySelectorAll('td')].every(td => td.scrollWidth <= td.clientWidth)")
         names = "[...document.querySelectorAll('#rows tr')].map(row => row.cells[0].textContent)"
         assert chromium.get(names) == [row.name for row in board.rows]
