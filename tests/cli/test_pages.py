@@ -41,6 +41,7 @@ def copy_checkout(folder: Path) -> None:
         config.write_text(content.replace("lengths: {", "lengths: {max_length: 20, "), encoding="utf-8")
     shorten_text(folder / "data/phrasebook")
     shutil.copytree(folder / "data/phrasebook", folder / "corpus")
+    (folder / "docs").mkdir()
 
 
 def shorten_text(folder: Path) -> None:
