@@ -21,16 +21,20 @@ CONFIG_INTRO = f"""\
 
 {NOTE}
 
-A config is one YAML file. Unknown keys are errors. All mistakes are reported at once, but a rule across keys is checked
-only when the sections of these keys have no other mistake. `seq2attn config show CONFIG` prints a config with all
-defaults, and `seq2attn config schema` a JSON Schema for editors. Two keys are not in the tables: `extends: base.yaml`
-(or a list) takes the values of other files, which this file changes; `kind` chooses a component, is in the headings,
-and may be left out where there is a default. `kind: package.module:Class` takes a component of your own
-([extending.md](extending.md)).
+A config is one YAML file. `seq2attn config check CONFIG` finds mistakes in a config, each with its line; an unknown key
+is a mistake. It reports all mistakes at once, except for rules between several keys: these are checked once the
+sections of the keys have no other mistake. `seq2attn config show CONFIG` prints a config with all defaults, and
+`seq2attn config schema` prints a JSON Schema for editors.
 
-The mappings of a file and of those that it extends are merged key by key, but a component of another `kind` replaces
-the old one. `--set "model.encoder={{kind: lstm}}"` does the same on the command line; `--set model.encoder.kind=lstm`
-keeps the values that the new kind has too.
+Two keys are not in the tables:
+
+- `extends: base.yaml` (or a list of files) takes the values of other files. The file itself overrides them, key by key.
+- `kind` chooses a component; the headings have its values. It may be left out where a default exists. With
+  `kind: package.module:Class` you use a component of your own ([extending.md](extending.md)).
+
+A component of another `kind` replaces the old one completely: its other values are dropped. The command line works in
+the same way: `--set "model.encoder={{kind: lstm}}"` replaces the encoder. In contrast, `--set model.encoder.kind=lstm`
+keeps the old values of all keys that the new kind has.
 
 A duration is a number with a unit: `500 updates`, `3 epochs`, `40 minutes`, `2 hours`.
 """
@@ -39,9 +43,15 @@ CLI_INTRO = f"""\
 
 {NOTE}
 
-Each command with `--help`. Exit codes: 0 for success, 1 if `doctor`, a sweep or a reproduction
-found a failure, 2 for an error of the input; 75, 129, 130 and 143 for an interrupted training, which is saved once it
-has begun: [training](training.md#resume). Ctrl-C ends other commands with 130.
+This page has the `--help` of each command. Exit codes:
+
+| code | meaning |
+|---|---|
+| 0 | success |
+| 1 | `doctor`, a sweep or a reproduction found a failure |
+| 2 | an error in the input; the message says what to change |
+| 75, 129, 130, 143 | an interrupted training; a checkpoint is saved if it had begun ([training](training.md#resume)) |
+| 130 | another command, ended by Ctrl-C |
 """
 Schema = Mapping[str, Any]
 TABLE = "| key | type | default | meaning |\n|---|---|---|---|"

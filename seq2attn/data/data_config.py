@@ -52,7 +52,7 @@ class DataConfig(Config):
     dev: CorpusConfig
     """Text for validation: early stopping and the choice of checkpoints; never filtered."""
     test: NamedCorpora = Field(default_factory=dict)
-    """Test sets by name, for `evaluate`; never filtered. null removes those of an extended file, all or one."""
+    """Test sets by name, for `evaluate`; never filtered. null removes all test sets of an extended file, or one."""
     filters: FiltersConfig = FiltersConfig()
     """Filters for training pairs."""
 

@@ -71,8 +71,8 @@ class EvaluationConfig(Config):
     """Scoring of translations in validation, `evaluate` and sweeps."""
 
     metrics: tuple[MetricName, ...] | None = None
-    """Metrics of `evaluate`: bleu, chrf, chrf++, ter, exact, token-error-rate, paper_bleu. Unless given: bleu, chrf,
-    ter, or token-error-rate for references without spaces between words, and paper_bleu if it is set."""
+    """Metrics of `evaluate`: bleu, chrf, chrf++, ter, exact, token-error-rate, paper_bleu. Default: bleu, chrf, ter,
+    or token-error-rate for references without spaces between words; and paper_bleu if that section is set."""
     tokenize: Tokenize = "auto"
     """sacreBLEU's tokenizer for BLEU. auto: by the script of the references: Han without kana: zh; kana, Thai, Lao,
     Khmer, Burmese and Tibetan: char; else 13a. ja-mecab needs sacrebleu[ja], ko-mecab sacrebleu[ko]; flores200

@@ -115,8 +115,8 @@ class InitFromConfig(Config):
     """Another run, with whose weights a training begins; its text and vocabularies may differ."""
 
     run_dir: RunPath
-    """The run, relative to the working directory. Its weights for translation are taken; entries of vocabularies by
-    their names, new ones as the mean of the entries that they are made of."""
+    """The run, relative to the working directory, whose weights for translation are the initial ones. Vocabulary
+    entries are matched by their text; a new entry gets the mean of the entries that it is made of."""
     exclude: tuple[str, ...] = ()
     """Parts that keep their usual initial values, by the names that `train --dry-run -v` prints."""
 

@@ -43,8 +43,8 @@ class LengthsConfig(Config):
     min_length_ratio: float = Field(0.0, ge=0, le=MAX_LENGTH_RATIO)
     """Minimum tokens of a translation for each token of the source."""
     max_length_ratio: Annotated[float, Field(gt=0, le=MAX_LENGTH_RATIO)] | Literal["auto"] | None = "auto"
-    """Maximum tokens of a translation for each token of the source, in addition to 10 for any source. auto: 3, or what
-    all but a thousandth of the training pairs need, up to twice their mean; none: no limit by the source."""
+    """Maximum tokens of a translation for each token of the source; 10 are added. auto: 3, or the ratio that 99.9 % of
+    the training pairs need, up to twice their mean ratio; none: no limit by the source."""
     long_inputs: LongInputs = "split"
     """Lines with too many tokens: translated sentence by sentence, or their beginning alone."""
     source_language: str = Field("en", pattern="^[a-z]{2,3}$")

@@ -25,7 +25,7 @@ class NormalizeConfig(Config):
     """Normalization before tokenization; white space always becomes single spaces, none at the ends."""
 
     lowercase: bool = False
-    """Lower-case all text, I as i in Turkish too. Translations are lower-case too, then."""
+    """Lower-case all text (I becomes i, also in Turkish). Translations are then lower-case, too."""
     normalization: Literal["none", "nfc", "nfkc"] = "nfc"
     """Unicode normal form: `nfc` joins letters and accents; `nfkc` also rewrites ligatures, wide letters."""
 
