@@ -224,12 +224,16 @@ def are_truncated(
 
 def build_translation(
     line: SourceLine,
+    encoded: Sequence[Sequence[int]],
     ranked: Sequence[Sequence[Hypothesis]],
     count: int | None,
     tokenizers: TokenizerPair,
     decode: Callable[[Hypothesis], str],
 ) -> Translation:
-    """The best translation of a line, with its `alternatives`, `count` in all; `ranked`: hypotheses of each segment."""
+    """The best translation of a line, with its `alternatives`, `count` in all.
+
+    `encoded`, `ranked`: the segments as the engine takes them, and hypotheses of each.
+    """
     sources = [tokenizers.source.convert_ids_to_tokens(segment) for segment in line.segments]
     best, *others = [
         Translation(
@@ -239,6 +243,7 @@ def build_translation(
             tuple(token for one in hypotheses for token in tokenizers.target.convert_ids_to_tokens(one.tokens)),
             tuple(token for tokens in sources for token in tokens),
             segments=line.segment_texts,
+            ids=tuple((ids, one.tokens) for ids, one in zip(encoded, hypotheses, strict=True)),
         )
         for hypotheses in islice(zip_by_rank(ranked), count)
     ]

@@ -114,7 +114,7 @@ def _translate(
         for n, (line, translation) in enumerate(zip(lines, translations, strict=True), number):
             if translator.glossary is not None:
                 terms += translator.glossary.is_met(line, translation.text)
-            out.write(_format(n, line, translation, files))
+            out.write(_format(n, line, translation, files, translator))
             if translation.attention_weights is not None:
                 weights.append(translation.attention_weights)
         out.flush()
@@ -126,14 +126,17 @@ def _translate(
     return weights, checker.not_finite
 
 
-def _format(number: int, line: str, translation: Translation, files: TranslateOptions) -> str:
+def _format(number: int, line: str, translation: Translation, files: TranslateOptions, translator: Translator) -> str:
     """The output for a line."""
     hypotheses = [translation, *translation.alternatives]
     if files.as_json:
         best, *alternatives = [
-            {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": list(t.tokens)} for t in hypotheses
+            {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": t.tokens, "token_log_probs": log_probs}
+            for t, log_probs in zip(hypotheses, translator.token_log_probs(hypotheses), strict=True)
         ]
-        content = {"source": line, **best}
+        content = {"source": line, **best, "source_tokens": translation.source_tokens}
+        if (weights := translation.cross_attention) is not None:
+            content["cross_attention"] = weights.tolist()  # [layers, heads, tokens + EOS, source tokens + EOS]
         if translation.segments:
             content["segments"] = list(translation.segments)
         if translation.truncated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ class Translation:
     alternatives: tuple[Translation, ...] = ()  # the other hypotheses, best first
     attention_weights: AttentionWeights | None = None  # only if requested
     segments: tuple[str, ...] = ()  # translated parts of a line that is too long
+    ids: tuple[tuple[Sequence[int], tuple[int, ...]], ...] = ()  # of source and translation, of each segment
     truncated: bool = False  # True if it, or a segment, has the maximum length
 
     @property

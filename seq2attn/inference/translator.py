@@ -213,7 +213,9 @@ class Translator:
             ]
             ranked, truncated = self._search_window(encoded, search, checks)
             for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
-                translation = build_translation(line, hypotheses, num_hypotheses, self.tokenizers, self._decode)
+                translation = build_translation(
+                    line, engine_sources(self.members, line), hypotheses, num_hypotheses, self.tokenizers, self._decode
+                )
                 weights = self._line_weights(line, hypotheses) if attention else None
                 yield replace(translation, truncated=is_truncated, attention_weights=weights)
         if checker is None:
@@ -259,6 +261,12 @@ class Translator:
 
     def _decode(self, hypothesis: Hypothesis) -> str:
         return hypothesis.text or self.target.decode(hypothesis.tokens)
+
+    def token_log_probs(self, translations: Sequence[Translation]) -> list[tuple[float, ...]]:
+        """Log-probabilities of the tokens of each translation, and of EOS after each segment, by forced decoding."""
+        pairs = [pair for translation in translations for pair in translation.ids]
+        log_probs = iter(self.engine.token_log_probs(pairs, budget=self.max_batch_tokens))
+        return [tuple(x for _ in translation.ids for x in next(log_probs)) for translation in translations]
 
     def attention_weights(self, source: str, target: str) -> AttentionWeights:
         """The attention weights of a given translation of a line, by forced decoding."""

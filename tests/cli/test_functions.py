@@ -14,7 +14,7 @@ from tests.support.commands import Invoke, Toy, all_commands, write_lines
 from tests.support.pages import blocks, text
 from tests.support.untrained_runs import LINES, change_weights, untrained_run
 
-OTHERS = {"back-translate", "distill", "doctor", "import", "init", "reproduce", "sweep", "translate"}
+OTHERS = {"back-translate", "distill", "doctor", "import", "init", "reproduce", "speedrun", "sweep", "translate"}
 """Commands whose name is another one in Python, or that are for the command line only."""
 
 
@@ -39,6 +39,25 @@ def test_scores(invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path) -> None
     found = seq2attn.score(str(runs[0]), seq2attn.ScoreOptions(tmp_path / "in", tmp_path / "out"))
     printed = invoke("score", runs[0], "--source", "in", "--target", "out", "--json").out
     assert [json.loads(json.dumps(asdict(pair))) for pair in found] == [*map(json.loads, printed.splitlines())]
+
+
+@pytest.mark.parametrize("more", [(), ("--ensemble", "two/run"), ("--set", "search.lengths.max_source_length=2")])
+def test_json_has_the_probability_of_each_token(
+    invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    attention = () if "--ensemble" in more else ("--attention", "page.html")
+    lines = "a few words", "", "not many words are there"
+    done = invoke("translate", runs[0], "--json", "--n-best", "2", *attention, *more, given="\n".join(lines).encode())
+    for line, found in zip(lines, map(json.loads, done.out.splitlines()), strict=True):
+        num_segments = len(found.get("segments", ())) or min(1, len(line))
+        for one in (found, *found["alternatives"]):
+            is_ended = "truncated" not in found  # else the search has no probability of EOS
+            assert len(one["token_log_probs"]) == len(one["tokens"]) + num_segments
+            assert not is_ended or sum(one["token_log_probs"]) == pytest.approx(one["log_prob"], abs=1e-4)
+        assert found["source_tokens"] == line.split()
+        if attention and line:
+            (((*rows,),),) = found["cross_attention"]
+            assert len(rows) == len(found["token_log_probs"]) and len(rows[0]) == len(line.split()) + num_segments
 
 
 def test_evaluation_and_comparison(invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path) -> None:
