@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import time
 from dataclasses import asdict, dataclass
@@ -143,10 +144,12 @@ def _train(experiment: ExperimentConfig) -> tuple[tuple[CurvePoint, ...], str, f
 
 def describe_environment(device: torch.device) -> dict[str, str | int | None]:
     """The machine and the software of a training; the commit, with + for changes, is none for an installed package."""
-    checkout = Path(__file__).parents[2]
-    git = [["git", "-C", checkout, *words] for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))]
-    has_git = (checkout / ".git").exists()
-    outputs = [subprocess.check_output(command, text=True).strip() for command in git] if has_git else []
+    checkout, outputs = Path(__file__).parents[2], ["", ""]
+    if (checkout / ".git").exists() and (git := shutil.which("git")):
+        commands = [
+            [git, "-C", checkout, *words] for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
+        ]
+        outputs = [subprocess.run(command, capture_output=True, text=True).stdout.strip() for command in commands]
     return {
         "machine": machine_name(torch.device("cpu")),
         "gpu": machine_name(device) if device.type == "cuda" else None,
@@ -155,5 +158,5 @@ def describe_environment(device: torch.device) -> dict[str, str | int | None]:
         **{name: version(name) for name in ("torch", "sacrebleu")},
         "python": platform.python_version(),
         "seq2attn": __version__,
-        "commit": outputs[0] + "+" * bool(outputs[1]) if outputs else None,
+        "commit": outputs[0] + "+" * bool(outputs[1]) or None,
     }

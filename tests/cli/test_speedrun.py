@@ -12,7 +12,7 @@ import torch
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import load_config
 from seq2attn.io.weights import load_tensors, tensors_digest
-from seq2attn.sweep.speedrun import speedrun
+from seq2attn.sweep.speedrun import describe_environment, speedrun
 from tests.support.commands import ROOT, Done, invoke_in, run_process, write_toy
 
 SMALL = ("--set", "training.validation.every=8 updates", "--set", "training.optimizer.lr=0.05")
@@ -83,6 +83,16 @@ def test_what_differs_in_a_replay_is_named(home: Path) -> None:
     assert out[0] == "DIFFERENT" and len(out) == 3
     assert out[1] == f"weights: {'0' * 64}, now {record['weights']}"
     assert out[2] == f"bleu at update {first['update']}: {first['bleu'] + 0.1:.8g}, now {first['bleu']:.8g}"
+
+
+def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert describe_environment(torch.device("cpu"))["commit"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert describe_environment(torch.device("cpu"))["commit"] is None
+    git = tmp_path / "git"  # that refuses the folder of another user
+    git.write_text("#!/bin/sh\nexit 128\n", encoding="utf-8")
+    git.chmod(0o755)
+    assert describe_environment(torch.device("cpu"))["commit"] is None
 
 
 @pytest.mark.slow
