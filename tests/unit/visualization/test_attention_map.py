@@ -51,11 +51,11 @@ def test_a_selection_keeps_its_names() -> None:
 @pytest.mark.parametrize(
     ("selection", "options", "message"),
     [
-        (AttentionSelection(layer=3), {}, "no layer `3`: its cross-attention has 2; use 1 to 2, top or all"),
+        (AttentionSelection(layer=3), {}, "no layer `3`: the cross-attention has 2; use 1 to 2, top or all"),
         (
             AttentionSelection("encoder", head=4),
             {},
-            "no head `4`: its encoder self-attention has 3; use 1 to 3, mean or",
+            "no head `4`: the encoder self-attention has 3; use 1 to 3, mean or",
         ),
         (AttentionSelection(head="-1"), {}, "there is no head `-1`"),
         (AttentionSelection(head="top"), {}, "there is no head `top`"),
