@@ -44,7 +44,7 @@ training:
   report_every: 100
 search: {kind: beam, beam_size: 2}
 """
-UPDATE = (make_micro_batches, Trainer._update, Trainer._finish_update)
+UPDATE = (make_micro_batches, Trainer.update, Trainer._finish_update)
 """An update: its batches, which another thread makes, and the step."""
 
 

@@ -55,6 +55,12 @@ DurationField = Annotated[
     WithJsonSchema({"type": "string", "pattern": PATTERN}),
 ]
 """A config field with a duration."""
+ReportField = Annotated[
+    DurationField,
+    BeforeValidator(lambda value: f"{value} updates" if type(value) is int else value),
+    WithJsonSchema({"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "string", "pattern": PATTERN}]}),
+]
+"""A config field with a duration, or with a number of updates alone."""
 TimeField = Annotated[DurationField, AfterValidator(_check_time)]
 """A config field with a duration in seconds, minutes or hours."""
 

@@ -9,10 +9,10 @@ import torch
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seq2attn.config.base import Config, FieldError, RunPath
-from seq2attn.config.duration import Duration, DurationField, OneOrMore, TimeField
+from seq2attn.config.duration import Duration, DurationField, OneOrMore, ReportField, TimeField
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
 from seq2attn.losses.scheduled_sampling import ScheduledSamplingConfig
-from seq2attn.optim.lr_schedules import CosineScheduleConfig, InverseSquareRootScheduleConfig, LRScheduleConfig
+from seq2attn.optim.lr_schedules import InverseSquareRootScheduleConfig, LRScheduleConfig
 from seq2attn.optim.optimizers import AdamConfig, OptimizerConfig
 from seq2attn.search.search_config import MAX_BEAM_SIZE
 
@@ -84,8 +84,9 @@ class MinimumRiskConfig(Config):
 class ValidationConfig(Config):
     """Validation on the dev set: loss, and BLEU, chrF and exact match of translations as by `evaluate --greedy`."""
 
-    every: DurationField = Duration(1, "epochs")
-    """Time between two validations."""
+    every: DurationField | Literal["auto"] = "auto"
+    """Time between two validations; auto: an epoch. Where a time ends the training: an eighth of it, and up to a third
+    if validations would take more than a tenth of the time."""
     metric: Metric = "bleu"
     """Metric for the best checkpoints and for early stopping. Ties are broken by the loss, and BLEU below 5
     counts as 5. With `loss` only the samples are translated, and BLEU, chrF and exact match are not reported."""
@@ -97,6 +98,11 @@ class ValidationConfig(Config):
     """Number of dev sentences in samples.txt, with their translations."""
     max_sentences: PositiveInt | None = None
     """Number of sentences for validation, spread evenly over the dev set and always the same; none: all."""
+
+    def require_every(self) -> Duration:
+        """The time between two validations, after `auto` is resolved."""
+        assert self.every != "auto", "replaced by a duration before training"
+        return self.every
 
 
 class CheckpointConfig(Config):
@@ -190,8 +196,8 @@ class TrainingConfig(Config):
     Transformers on a GPU: an RNN is compiled again for each length, and a CPU gains nothing."""
     validation: ValidationConfig = ValidationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
-    report_every: PositiveInt = 50
-    """Updates between two reports in the log and metrics.jsonl."""
+    report_every: ReportField = Duration(30, "seconds")
+    """Time or updates between two reports in the log and metrics.jsonl; of a time the first is after half of it."""
     tensorboard: bool = False
     """Write TensorBoard files (needs the extra `tensorboard`)."""
 
@@ -210,10 +216,6 @@ class TrainingConfig(Config):
             }
             message = "cannot be combined with `minimum_risk`, which has an objective of its own: leave this out"
             mistakes += [FieldError(key, message) for key, value in others.items() if value]
-        is_auto = isinstance(self.lr_schedule, CosineScheduleConfig) and self.lr_schedule.total_updates == "auto"
-        if is_auto and not any(limit.unit in ("updates", "epochs") for limit in self.max_duration):
-            message = "auto needs a `training.max_duration` in epochs or updates; add one, or give a number of updates"
-            mistakes.append(FieldError("lr_schedule.total_updates", message))
         return mistakes
 
     def with_batch_tokens(self, tokens: int) -> Self:

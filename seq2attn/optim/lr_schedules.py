@@ -38,8 +38,7 @@ class NoamScheduleConfig(Config):
     dim: PositiveInt
     """The width of the model."""
     warmup_updates: Updates = "auto"
-    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000; of 20 epochs if it has only a
-    time."""
+    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
@@ -52,8 +51,7 @@ class InverseSquareRootScheduleConfig(Config):
 
     kind: Literal["inverse-sqrt"] = "inverse-sqrt"
     warmup_updates: Updates = "auto"
-    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000; of 20 epochs if it has only a
-    time."""
+    """Updates; auto: a tenth of those that `training.max_duration` allows, at most 4,000."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
@@ -66,19 +64,20 @@ class CosineScheduleConfig(Config):
 
     kind: Literal["cosine"] = "cosine"
     total_updates: Updates = "auto"
-    """The update at which `min_lr_factor` is reached; auto: the last that `training.max_duration` allows,
-    in epochs or updates."""
-    warmup_updates: NonNegativeInt = 0
-    """Updates over which the learning rate rises linearly."""
+    """The update at which `min_lr_factor` is reached; auto: the last that `training.max_duration` allows. Where that
+    has a time, the speed is measured at the start, and the training ends at this update and not by the clock."""
+    warmup_updates: NonNegativeInt | Literal["auto"] = "auto"
+    """Updates over which the learning rate rises linearly; auto: a tenth of those that `training.max_duration` allows,
+    at most 4,000."""
     min_lr_factor: NonNegativeFloat = 0.0
     """The smallest factor of the learning rate, reached at the end."""
 
     def lr_factor(self, at: SchedulePoint) -> float:
         """The factor of the optimizer's learning rate."""
-        if at.update <= self.warmup_updates:
-            return _linear_warmup(at, self.warmup_updates)
-        updates = max(1, _resolved(self.total_updates) - self.warmup_updates)
-        done = min(1.0, (at.update - self.warmup_updates) / updates)
+        warmup = _resolved(self.warmup_updates)
+        if at.update <= warmup:
+            return _linear_warmup(at, warmup)
+        done = min(1.0, (at.update - warmup) / max(1, _resolved(self.total_updates) - warmup))
         return self.min_lr_factor + (1 - self.min_lr_factor) * (1 + math.cos(math.pi * done)) / 2
 
 

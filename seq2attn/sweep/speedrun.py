@@ -81,7 +81,7 @@ def speedrun(experiment: ExperimentConfig) -> SpeedrunRecord:
     Raises UserError for a config without a target of BLEU, or with validations by time; for others see `train`.
     """
     training, validation = experiment.training, experiment.training.validation
-    is_timed = any(unit[:-1] in str(validation.every) for unit in SECONDS)
+    is_timed = validation.every != "auto" and validation.every.unit in SECONDS
     if validation.target is None or validation.metric != "bleu" or is_timed:
         needs = "a `target` (``target``), the metric `bleu`, and `every` in updates or epochs, to be repeated"
         raise UserError(f"`training.validation` of a speedrun needs {needs}")

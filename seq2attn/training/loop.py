@@ -38,6 +38,7 @@ from seq2attn.training.train_state import (
     describe_speed,
     elapsed,
     is_due,
+    is_report_due,
     nonfinite_flag,
     reached_limits,
     restore_metrics,
@@ -72,6 +73,7 @@ class Trainer:
         self.average = None if training.ema_decay is None else WeightAverage(optimizer, training.ema_decay)
         self.nonfinite_guard = NonFiniteGuard(training.max_consecutive_skips, optimizer, session)
         self.validator = Validator(experiment, prepared, self.distributed)
+        self.validation_every = training.validation.require_every()
         vocabularies = prepared.tokenizers.vocabularies
         self.checkpoints = CheckpointKeeper(training, vocabularies, loss_module, optimizer, self.average, session)
         self.metrics = restore_metrics(state.unreported_metrics, self.distributed)
@@ -96,11 +98,10 @@ class Trainer:
             self.metrics = report_training(self.session, self.training, self.state, self.metrics)
             self._validate()
         origin = self.checkpoints.finalize(self.state, self.validator)
-        time_used = timedelta(seconds=round(self.state.seconds))
-        limits = " and ".join(reached_limits(self.state, self.training))
+        limits, folder = " and ".join(reached_limits(self.state, self.training)), self.session.run.folder
         self.logger.log_session(
-            f"training ended after {time_used} and {self.state.update:,} updates ({limits}); weights for translation:"
-            f" {origin}; next: seq2attn {self.next_command} {self.session.run.folder}"
+            f"training ended after {timedelta(seconds=round(self.state.seconds))} and {self.state.update:,} updates"
+            f" ({limits}); weights for translation: {origin}; next: seq2attn {self.next_command} {folder}"
         )
 
     def _epoch(self) -> None:
@@ -116,7 +117,7 @@ class Trainer:
         with self.logger.progress_bar(self.state.epoch + 1, len(updates), done) as progress_bar:
             for micro_batches in prefetch(make, updates[done:]):
                 before = elapsed(self.state)
-                self._update(micro_batches, make)
+                self.update(micro_batches, make)
                 if self._finish_update(before, progress_bar):
                     self._validate()
                 if self.should_stop:
@@ -124,7 +125,7 @@ class Trainer:
                 if reached_limits(self.state, self.training):
                     break
 
-    def _update(self, micro_batches: list[MicroBatch], make: MakeMicroBatches) -> None:
+    def update(self, micro_batches: list[MicroBatch], make: MakeMicroBatches) -> None:
         """One update of all processes with the gradient of one large batch; parts that lack memory are halved."""
         self.state = replace(self.state, update=self.state.update + 1)
         (num_tokens,) = self.distributed.all_reduce_sum(count_target_tokens(micro_batches))
@@ -195,15 +196,15 @@ class Trainer:
     def _finish_update(self, before: dict[str, float], progress_bar: tqdm[NoReturn]) -> bool:
         """Place in the epoch, time and reports after an update. Returns True if a validation is due."""
         self.state = self.state.advance_in_epoch()
-        reports = self.state.update % self.training.report_every == 0
+        self._update_clock()
+        reports = is_report_due(self.training.report_every, before, elapsed(self.state))
         if reports and self.distributed.device.type == "cuda":
             torch.cuda.synchronize(self.distributed.device)
-        self._update_clock()
-        validates = is_due(self.training.validation.every, before, elapsed(self.state))
+            self._update_clock()
+        validates = is_due(self.validation_every, before, elapsed(self.state))
         if validates or reports or self.should_stop:
             self._sync_skipped()
-        speed = describe_speed(self.metrics, self.state, self.training.max_duration)
-        progress_bar.set_postfix_str(speed, refresh=False)
+        progress_bar.set_postfix_str(describe_speed(self.metrics, self.state, self.training), refresh=False)
         progress_bar.update()
         if validates or reports:
             # also before a checkpoint, which then has no unreported metrics

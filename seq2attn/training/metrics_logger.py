@@ -30,7 +30,6 @@ from seq2attn.io.terminal import visible
 from seq2attn.losses.training_loss import perplexity
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.distributed import DistributedContext, StopRequest
-from seq2attn.training.resolve import time_limit_warning
 from seq2attn.training.train_state import TrainMetrics, TrainState, describe_speed, zero_metrics
 from seq2attn.training.validation import ValidationResult, Validator, format_scores
 
@@ -167,11 +166,8 @@ def report_training(
     session.logger.log(
         f"epoch {numbers['epoch']:.2f}  update {state.update}  loss {numbers['loss']:.3f}"
         f"  ppl {numbers['perplexity']:.2f}{guided_text}  lr {numbers['learning_rate']:.3g}"
-        f"  {describe_speed(metrics, state, training.max_duration)}"
+        f"  {describe_speed(metrics, state, training)}"
     )
-    is_first = state.update == training.report_every
-    if is_first and (warning := time_limit_warning(training, state)):
-        session.logger.log_session(warning)
     return zero_metrics(device)
 
 

@@ -1,8 +1,36 @@
-"""Plan of a training that a time ends: how many updates and validations fit, at the speed that was measured."""
+"""Plan of a training: its last update and its validations, by its limits and the speed that was measured."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from seq2attn.config.duration import SECONDS, Duration
+from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.optim.lr_schedules import LRScheduleConfig, total_updates, warmup_updates
+from seq2attn.training.train_state import TrainState
+
+MAX_WARMUP = 4000
+MAX_VALIDATIONS, MIN_VALIDATIONS = 8, 3
+"""Automatic number of validations where a time ends the training."""
+VALIDATION_SHARE, MAX_VALIDATION_SHARE = 0.1, 0.5
+"""Share of the time above which there are fewer than `MAX_VALIDATIONS`, and above which there is only the last one."""
+
+BUSY = "warning: the machine had other work while the speed was measured; alone it trains faster"
+TOO_SHORT = (
+    "warning: the time is enough for about {:,} of the {:,} updates of an epoch: take a smaller model (`seq2attn init"
+    " --hours 1` chooses one for an hour), fewer pairs, or a longer `training.max_duration`"
+)
+WARMUP = (
+    "warning: warm-up is {:,} updates; training will end after about {:,}:"
+    " a tenth of that is usual, `training.lr_schedule.warmup_updates: {}`"
+)
+COSINE = (
+    "warning: the cosine schedule ends at update {:,}, and training after about {:,};"
+    " `training.lr_schedule.total_updates: auto` decays the learning rate until then"
+)
 
 
 @dataclass(frozen=True)
@@ -13,3 +41,94 @@ class Speed:
     target_tokens_per_second: float  # of all processes
     seconds_per_validation: float
     is_busy: bool = False  # something else used the machine meanwhile
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rest of a training."""
+
+    updates: int | None  # the last one; None if it ends by a time, and the speed is not known
+    validation_every: Duration
+    per_epoch: int  # updates
+    speed: Speed | None = None  # if a time can end the training
+    num_left: int = 0  # updates to come
+    seconds: float = 0.0  # until the end, with validations
+    is_timed: bool = False  # a time will end it
+
+    def outlook(self) -> str:
+        """The future of the training, for the log; empty without a speed."""
+        if self.speed is None:
+            return ""
+        end, epochs = datetime.now() + timedelta(seconds=self.seconds), self.num_left / self.per_epoch
+        rate = f"{self.speed.target_tokens_per_second:,.0f} target tokens/s"
+        return f"; about {epochs:,.1f} epochs ({self.num_left:,} updates, {rate}) until {end:%Y-%m-%d %H:%M}"
+
+    def warnings(self, schedule: LRScheduleConfig) -> list[str]:
+        """Warnings about a time that is too short, and a schedule whose numbers do not suit the plan."""
+        updates, warmup, total = self.updates or 0, warmup_updates(schedule), total_updates(schedule)
+        lines = [BUSY] if self.speed is not None and self.speed.is_busy else []
+        if self.is_timed and updates < self.per_epoch:
+            lines.append(TOO_SHORT.format(updates, self.per_epoch))
+        if updates and isinstance(warmup, int) and 2 * warmup > max(2, updates):
+            lines.append(WARMUP.format(warmup, updates, auto_warmup(updates)))
+        if isinstance(total, int) and not 0.9 * updates <= total <= (1.1 * updates if self.is_timed else math.inf):
+            lines.append(COSINE.format(total, updates))
+        return lines
+
+
+def auto_warmup(updates: int) -> int:
+    """A tenth of the updates, at most the usual 4,000."""
+    return max(1, min(MAX_WARMUP, updates // 10))
+
+
+def time_limit(limits: Iterable[Duration]) -> float | None:
+    """The shortest of the limits that are times, in seconds."""
+    return min((limit.seconds for limit in limits if limit.unit in SECONDS), default=None)
+
+
+def plan_training(training: TrainingConfig, per_epoch: int, state: TrainState, speed: Speed | None) -> Plan:
+    """The rest of a training of `per_epoch` updates, from `state` on; `speed` is needed if a time can end it."""
+    is_auto, time = training.validation.every == "auto", time_limit(training.max_duration)
+    every = Duration(1, "epochs") if training.validation.every == "auto" else training.validation.every
+    limit = num_updates(training.max_duration, per_epoch, state)
+    if time is None or speed is None:
+        return Plan(limit, every, per_epoch)
+    seconds = max(0.0, time - state.seconds)
+    count = _num_validations(seconds, speed)
+    allowed = seconds / _seconds_per_update(every, per_epoch, speed)
+    if is_auto:
+        allowed = (seconds - count * speed.seconds_per_validation) / speed.seconds_per_update
+    num_left = max(1, int(allowed + 1e-9)) if seconds else 0
+    if limit is not None and limit <= state.update + num_left:
+        num_left = limit - state.update
+        return Plan(limit, every, per_epoch, speed, num_left, num_left * _seconds_per_update(every, per_epoch, speed))
+    every = Duration(max(1, math.ceil(num_left / count)), "updates") if is_auto else every
+    return Plan(state.update + num_left, every, per_epoch, speed, num_left, seconds, is_timed=True)
+
+
+def _num_validations(seconds: float, speed: Speed) -> int:
+    """The automatic number of validations in a training of `seconds`."""
+    validation = speed.seconds_per_validation
+    count = max(MIN_VALIDATIONS, min(MAX_VALIDATIONS, int(VALIDATION_SHARE * seconds / validation)))
+    return count if count * validation <= MAX_VALIDATION_SHARE * seconds else 1
+
+
+def _seconds_per_update(every: Duration, per_epoch: int, speed: Speed) -> float:
+    """The time of an update with its share of the validations."""
+    if every.unit in SECONDS:
+        between = (every.seconds - speed.seconds_per_validation) / speed.seconds_per_update
+    else:
+        between = every.value * (per_epoch if every.unit == "epochs" else 1)
+    return speed.seconds_per_update + speed.seconds_per_validation / max(1.0, between)
+
+
+def num_updates(limits: Iterable[Duration], per_epoch: int, state: TrainState) -> int | None:
+    """The updates that the limits in updates and epochs allow; None if there are only times.
+
+    The epochs of `state` may have had other batches than those to come.
+    """
+    # the place in the epoch at which the trainer resumes
+    done = state.epoch * per_epoch + state.updates_in_epoch * per_epoch // state.updates_per_epoch
+    sizes = {"updates": (1, 0), "epochs": (per_epoch, state.update - done)}
+    counted = [(limit.value, *sizes[limit.unit]) for limit in limits if limit.unit in sizes]
+    return min((math.ceil(value * size) + more for value, size, more in counted), default=None)

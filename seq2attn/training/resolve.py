@@ -2,20 +2,19 @@
 
 Batches of 4,096 tokens and a warm-up of 4,000 updates are usual for millions of sentence pairs (Vaswani et al. 2017).
 With them, 20 epochs of 10,000 pairs are 900 updates, and the learning rate does not reach its maximum. The values are
-functions of corpus and config, never of measured speed: two trainings of one config stay equal.
+functions of corpus and config, so two trainings of one config are equal; where a time can end them, also of the speed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.experiment.experiment_config import ExperimentConfig
@@ -25,7 +24,8 @@ from seq2attn.optim.lr_schedules import resolve_schedule, total_updates, warmup_
 from seq2attn.search.search_config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.config_changes import Resumption
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.train_state import TrainState, fraction_done
+from seq2attn.training.plan import MAX_WARMUP, Plan, Speed, auto_warmup, plan_training, time_limit
+from seq2attn.training.train_state import TrainState
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
 """Candidates for the batch size, in tokens."""
@@ -33,15 +33,8 @@ MIN_UPDATES = 150
 """Minimum number of updates per epoch at the automatic batch size."""
 MAX_RATIO = 4
 """Ratio to the automatic batch size from which a configured one causes a warning."""
-MAX_WARMUP = 4000
 MAX_UNREACHABLE_SHARE = 0.001
 """Share of the training targets that a search need not be able to produce."""
-DEFAULT_LENGTH = Duration(20, "epochs")
-"""Assumed length of a training that has only a time limit."""
-
-COSINE_WARNING = (
-    "warning: the cosine schedule ends at update {total:,}, and training after about {updates:,}{reason}; {advice}"
-)
 
 Lengths = NDArray[np.int64]  # [pairs, 2]
 UpdateBatches = list[Indices]
@@ -59,18 +52,22 @@ class Resolved:
     state: TrainState  # from which training goes on
     has_changes: bool = False  # of config or text, since the checkpoint
     keeps_optimizer: bool = True  # the state of the optimizer suits the config
+    keeps_plan: bool = False  # the numbers of updates are those of the checkpoint
+    outlook: str = ""  # what will happen until when, where a time can end the training
 
 
 def resolve_config(
     experiment: ExperimentConfig,
     train: TrainingSet,
     distributed: DistributedContext,
+    measure: Callable[[TrainingConfig], Speed],
     since: Resumption | None = None,
     fitting_tokens: int | None = None,
 ) -> Resolved:
     """The config for a training set, as a function of the arguments: a resumption keeps the numbers of its run.
 
-    `fitting_tokens`: of the largest batch that fits in memory, for `training.batch.tokens: fit`.
+    `measure`: the speed, used where a time can end the training. `fitting_tokens`: of the largest batch
+    that fits in memory, for `training.batch.tokens: fit`.
     """
     resolved = Resolved(experiment, [], TrainState())
     if since is not None:
@@ -84,10 +81,15 @@ def resolve_config(
     # BPE-dropout makes an epoch longer; its segmentation takes minutes for a million pairs. The seed is 0 so that runs
     # with different seeds have the same schedule.
     corpus = train.epoch_corpus(0, 0) if has_auto(training) else train.corpus
-    training, training_notes = resolve_training(training, corpus.lengths[train.rows(0, 0)], distributed, state)
+    lengths, measure_new = corpus.lengths[train.rows(0, 0)], None if resolved.keeps_plan else measure
+    training, plan, training_notes = resolve_training(training, lengths, distributed, state, measure_new)
+    if not resolved.keeps_plan:
+        training_notes += ["the rest of the training is planned anew"] if since and plan.speed else []
+        state = replace(state, planned_updates=plan.updates if is_auto and plan.speed else None)
     search, search_notes = resolve_length_ratio(resolved.experiment.search, train.corpus.lengths)
     experiment = resolved.experiment.model_copy(update={"training": training, "search": search})
-    return replace(resolved, experiment=experiment, notes=[*notes, *training_notes, *search_notes], state=state)
+    notes = [*notes, *training_notes, *search_notes]
+    return replace(resolved, experiment=experiment, notes=notes, state=state, outlook=plan.outlook())
 
 
 def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int) -> Resolved:
@@ -99,22 +101,28 @@ def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int)
     if schedule.kind == before.lr_schedule.kind:  # its end is that of the new training
         schedule = resolve_schedule(schedule, warmup=warmup_updates(before.lr_schedule), total="auto")
         training = training.model_copy(update={"lr_schedule": schedule})
+    is_auto = training.validation.every == "auto"
+    if is_auto:
+        validation = training.validation.model_copy(update={"every": before.validation.every})
+        training = training.model_copy(update={"validation": validation})
     if search.lengths.max_length_ratio == "auto":
         ratio = since.experiment.search.lengths.max_length_ratio
         lengths = search.lengths.model_copy(update={"max_length_ratio": ratio})
         search = search.model_copy(update={"lengths": lengths})
     changes = since.changes(experiment.model_copy(update={"training": training, "search": search}))
-    notes = list(changes.values())
+    notes, keeps_plan = list(changes.values()), False
     if (size := since.checkpoint.train_state.num_processes) != num_processes:
         notes.append(f"processes: {size} before, {num_processes} now; an update has another size")
     elif not any(f"{key}.".startswith(UPDATE_PARTS) for key in changes):  # epochs differ with BPE-dropout
-        training = training.model_copy(update={"lr_schedule": before.lr_schedule})
+        training, keeps_plan = training.model_copy(update={"lr_schedule": before.lr_schedule}), True
+    if is_auto and not keeps_plan:
+        training = training.model_copy(update={"validation": experiment.training.validation})
     keeps_optimizer = _same_optimizer_state(before, training)
     if not keeps_optimizer:
         averages = "" if before.ema_decay is None else "; the weights continue from their averages"
         notes.append(f"the new optimizer starts without a state{averages}")
     experiment = experiment.model_copy(update={"training": training, "search": search})
-    return Resolved(experiment, notes, since.checkpoint.train_state, bool(changes), keeps_optimizer)
+    return Resolved(experiment, notes, since.checkpoint.train_state, bool(changes), keeps_optimizer, keeps_plan)
 
 
 def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
@@ -135,9 +143,13 @@ def has_auto(training: TrainingConfig) -> bool:
 
 
 def resolve_training(
-    training: TrainingConfig, lengths: Lengths, distributed: DistributedContext, state: TrainState
-) -> tuple[TrainingConfig, list[str]]:
-    """The config with numbers for `auto`, and notes about these and about numbers that do not suit the corpus.
+    training: TrainingConfig,
+    lengths: Lengths,
+    distributed: DistributedContext,
+    state: TrainState,
+    measure: Callable[[TrainingConfig], Speed] | None = None,
+) -> tuple[TrainingConfig, Plan, list[str]]:
+    """The config with numbers for `auto`, the plan, and notes about these and numbers that do not suit the corpus.
 
     `lengths` are those of the pairs of an epoch, and `state` is that from which training goes on.
     """
@@ -152,23 +164,19 @@ def resolve_training(
             f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
             f" `training.batch.tokens: {suggested}` suits its size"
         )
-    limit = num_updates(training.max_duration, per_epoch, state)
-    updates = limit or num_updates([DEFAULT_LENGTH], per_epoch, state) or 1
-    schedule, warmup = training.lr_schedule, auto_warmup(updates)
+    speed = measure(training) if measure is not None and time_limit(training.max_duration) is not None else None
+    plan = plan_training(training, per_epoch, state, speed)
+    updates, schedule = plan.updates or 1, training.lr_schedule
+    warmup = auto_warmup(updates)
     if total_updates(schedule) == "auto":
         notes.append(f"cosine schedule: {updates:,} updates")
     if warmup_updates(schedule) == "auto":
         share = "a tenth" if warmup < MAX_WARMUP else "of a training"
         notes.append(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
     schedule = resolve_schedule(schedule, warmup=warmup, total=updates)
-    training = training.model_copy(update={"lr_schedule": schedule})
-    total = total_updates(schedule)
-    if limit and (warning := warmup_warning(training, limit)):
-        notes.append(warning)
-    if limit and isinstance(total, int) and total < 0.9 * limit:
-        advice = "`training.lr_schedule.total_updates: auto` decays the learning rate until then"
-        notes.append(COSINE_WARNING.format(total=total, updates=limit, reason="", advice=advice))
-    return training, notes
+    validation = training.validation.model_copy(update={"every": plan.validation_every})
+    training = training.model_copy(update={"lr_schedule": schedule, "validation": validation})
+    return training, plan, notes + plan.warnings(schedule)
 
 
 def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchConfig, list[str]]:
@@ -222,49 +230,3 @@ def plan_updates(
     )
     size = num_micro_batches * training.batch.gradient_accumulation
     return [rows[start : start + size] for start in range(0, len(rows), size)]
-
-
-def auto_warmup(updates: int) -> int:
-    """A tenth of the updates, at most the usual 4,000."""
-    return max(1, min(MAX_WARMUP, updates // 10))
-
-
-def num_updates(limits: Iterable[Duration], per_epoch: int, state: TrainState) -> int | None:
-    """The updates that the limits in updates and epochs allow; None if there are only times.
-
-    The epochs of `state` may have had other batches than those to come.
-    """
-    # the place in the epoch at which the trainer resumes
-    done = state.epoch * per_epoch + state.updates_in_epoch * per_epoch // state.updates_per_epoch
-    sizes = {"updates": (1, 0), "epochs": (per_epoch, state.update - done)}
-    counted = [(limit.value, *sizes[limit.unit]) for limit in limits if limit.unit in sizes]
-    return min((math.ceil(value * size) + more for value, size, more in counted), default=None)
-
-
-def warmup_warning(training: TrainingConfig, updates: int) -> str | None:
-    """A warning if the warm-up takes more than half of a training of `updates`."""
-    warmup = warmup_updates(training.lr_schedule)
-    if not isinstance(warmup, int) or 2 * warmup <= updates:
-        return None
-    return (
-        f"warning: warm-up is {warmup:,} updates; training will end after about {updates:,}:"
-        f" a tenth of that is usual, `training.lr_schedule.warmup_updates: {auto_warmup(updates)}`"
-    )
-
-
-def time_limit_warning(training: TrainingConfig, state: TrainState) -> str | None:
-    """A warning if a warm-up or a cosine schedule does not suit a training that a time will end, by its speed so far.
-
-    No value depends on it.
-    """
-    times = [limit for limit in training.max_duration if limit.unit in SECONDS]
-    updates = num_updates(training.max_duration, state.updates_per_epoch, state)
-    share = fraction_done(times, state) if times else 0.0
-    expected = round(state.update / share) if share else 0
-    if not expected or (updates is not None and expected >= updates):
-        return None
-    total = total_updates(training.lr_schedule)
-    if isinstance(total, int) and total > 1.1 * expected:
-        advice = f"`training.lr_schedule.total_updates: {expected}` decays the learning rate by then"
-        return COSINE_WARNING.format(total=total, updates=expected, reason=", by its time limit", advice=advice)
-    return warmup_warning(training, expected)

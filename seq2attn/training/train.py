@@ -15,6 +15,7 @@ from seq2attn.data.prepared_data import PREPARED, PreparedData, load_prepared
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.io.lock import lock_directory
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import Seq2Seq, build_model
@@ -40,8 +41,13 @@ from seq2attn.training.loop import Trainer
 from seq2attn.training.memory import MemoryTrial
 from seq2attn.training.metrics_logger import MetricsLogger, Session
 from seq2attn.training.minimum_risk import build_loss
+from seq2attn.training.plan import Speed
 from seq2attn.training.resolve import resolve_config
+from seq2attn.training.speed import build_untrained, measure_speed
 from seq2attn.training.train_state import TrainState
+
+TRIAL_SECONDS = 5.0
+"""Time to measure the speed of a training in that a time can end."""
 
 
 def train(
@@ -113,7 +119,13 @@ def _build_trainer(experiment: ExperimentConfig, session: Session, since: Resump
         check_vocabularies(since.checkpoint.model_path, run.folder, prepared.tokenizers.vocabularies)
     is_fitted = since is None and experiment.training.batch.tokens == "fit"
     fitting_tokens = _find_fitting_tokens(experiment, prepared, distributed) if is_fitted else None
-    resolved = resolve_config(experiment, prepared.train, distributed, since, fitting_tokens)
+
+    def measure(training: TrainingConfig) -> Speed:
+        log("measuring the speed of some updates and validations, for the plan of the training")
+        measured = experiment.model_copy(update={"training": training})
+        return measure_speed(measured, prepared, distributed, TRIAL_SECONDS)
+
+    resolved = resolve_config(experiment, prepared.train, distributed, measure, since, fitting_tokens)
     for note in resolved.notes:
         log(note)
     experiment, state = resolved.experiment, resolved.state
@@ -123,7 +135,7 @@ def _build_trainer(experiment: ExperimentConfig, session: Session, since: Resump
         restore(since.checkpoint, model, optimizer if resolved.keeps_optimizer else None)
     if plugin_modules(experiment.model):
         _check_search(model)
-    log(_start_message(model, distributed, state))
+    log(_start_message(model, distributed, state) + resolved.outlook)
     loss_module = build_loss(model, experiment, prepared)
     _check_guided_alignment(loss_module)
     if distributed.is_main_process:
@@ -160,9 +172,7 @@ def _find_fitting_tokens(experiment: ExperimentConfig, prepared: PreparedData, d
     """Tokens of the largest batch that fits in memory, by trials with a model of random weights."""
     if distributed.device.type != "cuda":
         raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
-    model = _build_model(experiment, prepared, distributed.device, None)
-    optimizer = experiment.training.optimizer.build(parameter_groups(model, experiment.training.lr_scales))
-    loss_module = build_loss(model, experiment, prepared)
+    loss_module, optimizer = build_untrained(experiment, prepared, distributed.device)
     trial = MemoryTrial(experiment.training, loss_module, optimizer, distributed)
     return trial.find_max_tokens(prepared.train.epoch_corpus(0, 0), prepared.train.rows(0, 0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +47,7 @@ class TrainState:
     consecutive_skips: int = 0  # of these, the last in a row
     num_processes: int = 1
     total_is_auto: bool = False  # the schedule has `total_updates: auto`, and config.yaml the number
+    planned_updates: int | None = None  # the last update of a schedule that was planned by the speed
     unreported_metrics: list[MetricsState] = field(default_factory=list)  # of each process, since the last report
 
     @property
@@ -72,15 +73,20 @@ def elapsed(state: TrainState) -> dict[str, float]:
     return {"updates": state.update, "epochs": state.epochs, **times}
 
 
-def fraction_done(limits: Iterable[Duration], state: TrainState) -> float:
-    """Progress towards the first of several limits: 1 when it is reached."""
-    done = elapsed(state)
-    return max(done[limit.unit] / limit.value for limit in limits)
+def fraction_done(state: TrainState, training: TrainingConfig) -> float:
+    """Progress towards the first limit of the duration: 1 when it is reached.
+
+    A planned schedule ends the training in the place of a time: it is complete also where the machine gets slower.
+    """
+    done, limits, planned = elapsed(state), training.max_duration, state.planned_updates
+    if planned is None:
+        return max(done[limit.unit] / limit.value for limit in limits)
+    return max([state.update / max(1, planned), *(done[x.unit] / x.value for x in limits if x.unit not in SECONDS)])
 
 
 def reached_limits(state: TrainState, training: TrainingConfig) -> list[str]:
     """The keys of the limits that end the training."""
-    validation, is_over = training.validation, fraction_done(training.max_duration, state) >= 1
+    validation, is_over = training.validation, fraction_done(state, training) >= 1
     is_late = validation.patience is not None and state.validations_since_best >= validation.patience
     score, target = state.scores.get(validation.metric, math.nan), validation.target
     is_reached = target is not None and (score <= target if validation.metric == "loss" else score >= target)
@@ -98,6 +104,12 @@ def is_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> 
     # 0.3 / 0.1 is slightly less than 3
     old, new = (math.floor(progress[every.unit] / every.value + 1e-9) for progress in (before, now))
     return new > old
+
+
+def is_report_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> bool:
+    """True if a report is due; the first one after half of a time, as a sign of life."""
+    is_first = every.unit in SECONDS and before[every.unit] < every.value / 2 <= now[every.unit]
+    return is_first or is_due(every, before, now)
 
 
 @dataclass(frozen=True)
@@ -168,9 +180,10 @@ def restore_metrics(states: Sequence[MetricsState], distributed: DistributedCont
     return TrainMetrics(**values)
 
 
-def describe_speed(metrics: TrainMetrics, state: TrainState, limits: Iterable[Duration]) -> str:
+def describe_speed(metrics: TrainMetrics, state: TrainState, training: TrainingConfig) -> str:
     """Target tokens per second, and the remaining time by the fraction done."""
-    share = fraction_done(limits, state)
-    remaining = f", {state.seconds * max(0.0, 1 / share - 1) / 60:,.0f} min left" if share else ""
+    share = fraction_done(state, training)
+    left = state.seconds * max(0.0, 1 / share - 1) if share else math.inf
+    remaining = f", {left / 60:,.0f} min left" if 100 < left < math.inf else f", {left:.0f} s left" if share else ""
     speed = metrics.num_target_tokens / metrics.seconds if metrics.seconds else 0.0
     return f"{speed:,.0f} target tokens/s{remaining}"

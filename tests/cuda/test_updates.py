@@ -60,7 +60,7 @@ class Updates:
         return make_micro_batches(corpus, [np.arange(len(corpus))], packed=packed, pinned=True)
 
     def update(self, parts):
-        self.trainer._update(parts, None)
+        self.trainer.update(parts, None)
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -27,6 +27,7 @@ from tests.support.trainings import (
     assert_exact_resume,
     assert_same,
     content,
+    last_state,
     train_run,
 )
 
@@ -161,3 +162,34 @@ def test_partial_files_are_removed_and_checkpoints_kept(corpus):
     train_run(corpus, "run", resume=True, **options)
     assert sorted(path.name for path in folder.iterdir()) == ["00000012", "00000013"]
     assert {*run.folder.glob("*.partial")} == {export, mine}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "limits"), [("cosine", ["1000 seconds", "9 epochs"]), ("inverse-sqrt", ["9 hours", "14 updates"])]
+)
+def test_a_plan_by_the_speed_is_kept_through_interruptions(corpus, monkeypatch, schedule, limits):
+    """The first session plans; a copy of it is trained to the end without a stop, the original with many.
+
+    A clock counts a second for each token; that of later sessions goes four times as fast.
+    """
+    monotonic, model = time.monotonic, {**BAHDANAU, "encoder": {"kind": "tests.support.faults:Slow", "per_token": 1}}
+    monkeypatch.setattr(Slow, "seconds", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + Slow.seconds)
+    options = {"tokenizer": WORD_TOKENIZERS, "batch": {"tokens": 64}, "validation": {"metric": "loss"}, "model": model}
+    options |= {"lr_schedule": {"kind": schedule}, "report_every": 4, "max_duration": limits}
+    with pytest.raises(TrainingInterrupted):
+        train_run(corpus, "parts", time_limit="0.001 seconds", **options)
+    planned = RunDirectory(corpus / "parts").load_config().training
+    shutil.copytree(corpus / "parts", corpus / "whole")
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 4 * Slow.seconds)
+    whole = train_run(corpus, "whole", resume=True, **options)
+    parts, count = train_in_sessions(corpus, "parts", **options)
+    assert count > 8
+    for run in (whole, parts):
+        training = run.load_config().training
+        assert (training.lr_schedule, training.validation) == (planned.lr_schedule, planned.validation)
+        assert last_state(run).update == (planned.lr_schedule.total_updates if schedule == "cosine" else 14)
+    assert last_state(whole).seconds > 2000
+    assert_identical(whole, parts)
+    train_run(corpus, "parts", resume=True, **{**options, "max_duration": ["9 hours", "20 updates"]})
+    assert ("planned anew" in (parts.folder / "train.log").read_text()) and last_state(parts).update == 20

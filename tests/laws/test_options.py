@@ -118,7 +118,7 @@ def test_an_update_has_the_methods_of_its_config_its_number_and_the_baseline_so_
     expected = TrainingLoss(deepcopy(objective.model), 0.1, None, 2.0, ScheduledSamplingConfig(**sampling)).train()
     trainer = trainer_of(run, objective, TrainState(update=2, reinforce_baseline=-2.0))
     (part,) = micro_batches_of(prepared.train.corpus, [np.arange(9)])
-    trainer._update([part], None)
+    trainer.update([part], None)
     torch.manual_seed(update_seed(1, 3, 0))
     with torch.autocast("cpu", torch.bfloat16):
         loss = expected(part.batch, -2.0, 3).loss
@@ -161,7 +161,7 @@ def test_each_update_of_each_seed_and_process_has_its_own_dropout(corpus, monkey
         run = train_run(corpus, f"seed-{seed}", seed=seed, batch={"tokens": 200}, max_duration=["3 updates"])
     trainer = trainer_of(run, TrainingLoss(run.load().model), TrainState(), rank=1)
     train = trainer.prepared.train.corpus
-    trainer._update(micro_batches_of(train, [np.arange(9)]), None)
+    trainer.update(micro_batches_of(train, [np.arange(9)]), None)
     of_updates = [seed for seed in seeds if seed not in (1, 2)]  # the others are of the initial weights
     assert len(of_updates) == len({*of_updates}) == 3 + 3 + 1
 

@@ -11,7 +11,7 @@ from seq2attn.training.checkpoints.retention import validated_checkpoints
 
 MEASUREMENTS = frozenset({"seconds", "target_tokens_per_second", "gpu_memory_mib", "gpu_reserved_mib"})
 """Times and memory in metrics.jsonl: all other numbers are the same when a training is repeated."""
-TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ target tokens/s(, [0-9,]+ min left)?")
+TIMING_PATTERN = re.compile(r"^[0-9-]+ [0-9:]+ |[0-9,]+ target tokens/s(, [0-9,]+ (min|s) left)?")
 """Timings in train.log."""
 
 

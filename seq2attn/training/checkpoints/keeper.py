@@ -17,7 +17,7 @@ from seq2attn.nn.lora import merge_adapters, remove_adapters
 from seq2attn.optim.ema import WeightAverage
 from seq2attn.training.checkpoints.averaging import average_weights, load_merged, newest_checkpoints
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, save_checkpoint
-from seq2attn.training.checkpoints.retention import prune, rank_checkpoints, validated_checkpoints
+from seq2attn.training.checkpoints.retention import prune, rank, rank_checkpoints, validated_checkpoints
 from seq2attn.training.metrics_logger import Session
 from seq2attn.training.train_state import TrainState
 from seq2attn.training.validation import Validator, format_scores
@@ -84,7 +84,7 @@ class CheckpointKeeper:
             )
 
     def finalize(self, state: TrainState, validator: Validator) -> str:
-        """Average checkpoints at the end of training, if configured.
+        """Average checkpoints at the end of training, if configured and not worse than the best of them.
 
         Returns the origin of the weights for translation, with their scores if these are known.
         """
@@ -102,10 +102,18 @@ class CheckpointKeeper:
         remove_adapters(self.model)
         copy_weights(self.model, weights, self.run.weights_path)
         scores = validator.validate(self.loss_module).scores
-        origin = f"the mean of {len(chosen)} checkpoints ({format_scores(scores)})"
-        self.logger.log(origin)
+        origin, more = (
+            f"the mean of {len(chosen)} checkpoints ({format_scores(scores)})",
+            {"average": self.config.average},
+        )
+        if rank(scores, self.metric) < rank(state.best_value, self.metric):
+            best = f"update {state.best_update:,} ({format_scores(state.best_value)})"
+            self.logger.log(f"{origin} is worse than {best}, whose weights are kept")
+            origin, more, chosen, scores = best, {}, self._best(state)[:1], state.best_value
+        else:
+            self.logger.log(origin)
         if self.distributed.is_main_process:
-            self._publish(weights, chosen, scores, average=self.config.average)
+            self._publish(weights if more else load_merged(chosen[0]), chosen, scores, **more)
         self.distributed.barrier()
         return origin
 

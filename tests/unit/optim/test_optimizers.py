@@ -91,7 +91,7 @@ FACTORS = [
     (COSINE, "update", {1: 0.1, 5: 0.5, 10: 1, 60: 0.5, 110: 0, 500: 0}),
     (COSINE | {"total_updates": 70}, "update", {30: 0.75}),
     (COSINE | {"min_lr_factor": 0.2}, "update", {60: 0.2 + 0.8 / 2, 999: 0.2}),
-    ({"kind": "cosine", "total_updates": 4}, "update", {4: 0}),
+    ({"kind": "cosine", "total_updates": 4, "warmup_updates": 0}, "update", {4: 0}),
     ({"kind": "constant"}, "update", {1: 1, 10**6: 1}),
     ({"kind": "constant", "warmup_updates": 4}, "update", {1: 0.25, 3: 0.75, 4: 1, 9: 1}),
     (PLATEAU, "num_lr_drops", {0: 1, 1: 0.5, 2: 0.25, 3: 0.125}),

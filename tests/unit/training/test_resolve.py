@@ -5,26 +5,11 @@ import re
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
-from seq2attn.config.duration import Duration
-from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.training_config import CPU_MICRO_BATCH_TOKENS, BatchConfig, TrainingConfig
-from seq2attn.optim.lr_schedules import (
-    CosineScheduleConfig,
-    InverseSquareRootScheduleConfig,
-    NoamScheduleConfig,
-    SchedulePoint,
-)
+from seq2attn.optim.lr_schedules import CosineScheduleConfig, InverseSquareRootScheduleConfig, SchedulePoint
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.resolve import (
-    BATCH_TOKENS,
-    MIN_UPDATES,
-    has_auto,
-    plan_updates,
-    resolve_training,
-    time_limit_warning,
-)
+from seq2attn.training.resolve import BATCH_TOKENS, MIN_UPDATES, has_auto, plan_updates, resolve_training
 from seq2attn.training.train_state import TrainState
 from tests.support.marks import slow_but
 from tests.support.trainings import (
@@ -47,10 +32,14 @@ def lengths_of(pairs, length):
     return np.minimum(np.random.default_rng(pairs).geometric(1 / 12, size=(pairs, 2)), 80)
 
 
+def every(config, duration):
+    return TrainingConfig.model_validate({**config.model_dump(), "validation": {"every": duration}})
+
+
 def resolve(lengths, world=ALONE, state=None, **training):
     config = TrainingConfig(**training)
-    resolved, lines = resolve_training(config, lengths, world, state or TrainState())
-    assert has_auto(config) == (resolved != config)
+    resolved, _, lines = resolve_training(config, lengths, world, state or TrainState())
+    assert has_auto(config) == (resolved != every(config, "1 epoch"))
     return resolved, lines
 
 
@@ -83,7 +72,6 @@ def test_the_warm_up_is_a_tenth_of_the_training_up_to_4000():
     updates = (1, 9, 10, 25, 400, 39_990, 40_000, 10**7)
     assert [warmup(f"{number} updates") for number in updates] == [1, 1, 1, 2, 40, 3999, 4000, 4000]
     assert warmup("30 epochs", "100 updates") == 10  # the first limit
-    assert warmup("2 hours") == warmup("20 epochs") > 10  # the assumed length
     assert warmup("500 updates", lr_schedule={"kind": "noam", "dim": 8}) == 50
 
 
@@ -116,7 +104,7 @@ def test_automatic_values_are_logged_and_configured_ones_kept():
     ]
     schedule = InverseSquareRootScheduleConfig(warmup_updates=33)
     config = TrainingConfig(batch=BatchConfig(tokens=700), lr_schedule=schedule)
-    assert resolve_training(config, lengths, ALONE, TrainState()) == (config, [])
+    assert resolve_training(config, lengths, ALONE, TrainState())[::2] == (every(config, "1 epoch"), [])
 
 
 COSINE = {"kind": "cosine", "warmup_updates": 5}
@@ -132,9 +120,6 @@ def test_a_cosine_schedule_ends_with_the_training():
         assert schedule == CosineScheduleConfig(**COSINE, total_updates=updates)
         before, last = (schedule.lr_factor(SchedulePoint(update, 0.0, 0)) for update in (updates - 1, updates))
         assert before > last == 0
-    with pytest.raises(ValidationError, match=r"total_updates: auto needs a `training\.max_duration` in epochs"):
-        resolve(lengths, max_duration=["1 hour"], lr_schedule=COSINE)
-    assert resolve(lengths, max_duration=["1 hour"], lr_schedule={**COSINE, "total_updates": 9})
 
 
 @pytest.mark.parametrize(("total", "warns"), [(89, True), (90, False), (100, False), (1000, False)])
@@ -186,20 +171,6 @@ def test_the_end_of_a_schedule_is_that_of_each_later_resumption(before):
         assert len(ends) == 1
 
 
-def test_a_cosine_schedule_that_a_time_limit_cuts_causes_a_warning():
-    """50 updates in 100 seconds are 1,800 in an hour."""
-    state = TrainState(update=50, updates_in_epoch=50, updates_per_epoch=1_000, seconds=100.0)
-    limits = Duration(9, "epochs"), Duration(1, "hours")
-    for total, warns in ((9_000, True), (1_900, False)):
-        schedule = CosineScheduleConfig(**COSINE, total_updates=total)
-        warning = time_limit_warning(TrainingConfig(lr_schedule=schedule, max_duration=limits), state)
-        assert (warning is not None) == warns
-        assert warning is None or warning.startswith(
-            "warning: the cosine schedule ends at update 9,000, and training after about 1,800, by its time limit;"
-            " `training.lr_schedule.total_updates: 1800`"
-        )
-
-
 def test_a_batch_size_that_is_far_too_large_causes_a_warning():
     lengths = lengths_of(10_000, 15)
     config, (line, *_) = resolve(lengths, batch={"tokens": 4096}, max_duration=["20 epochs"])
@@ -228,25 +199,6 @@ def test_a_warm_up_longer_than_half_of_the_training_causes_a_warning():
         _, lines = resolve(lengths, **options, lr_schedule=schedule)
         assert [f"after about {6 * per_epoch}:" in line for line in lines] == [True] * warns
     assert resolve(lengths, **options, lr_schedule={"kind": "halving"})[1] == []
-
-
-@pytest.mark.parametrize(
-    ("warmup", "max_duration", "expected"),
-    [
-        (901, [(1, "hours")], "warm-up is 901 updates; training will end after about 1,800:"),
-        (4000, [(20, "epochs"), (9, "hours"), (60, "minutes")], "after about 1,800:"),
-        (900, [(1, "hours")], None),
-        (4000, [(1, "epochs"), (1, "hours")], None),  # the epoch ends first
-        (4000, [(300, "updates")], None),
-    ],
-)
-def test_a_warm_up_is_compared_with_a_time_limit_by_the_speed(warmup, max_duration, expected):
-    """50 updates in 100 seconds are 1,800 in an hour."""
-    state = TrainState(update=50, updates_in_epoch=50, updates_per_epoch=1_000, seconds=100.0)
-    limits = tuple(Duration(float(number), unit) for number, unit in max_duration)
-    schedule = NoamScheduleConfig(dim=8, warmup_updates=warmup)
-    warning = time_limit_warning(TrainingConfig(lr_schedule=schedule, max_duration=limits), state)
-    assert warning is None if expected is None else expected in warning
 
 
 def train_auto(folder, run, **options):
@@ -288,12 +240,3 @@ def test_a_training_resumed_without_its_values_keeps_them(corpus):
     schedule = {"kind": "noam", "dim": 8}
     run = train_auto(corpus, "run", max_duration=["20 updates"], lr_schedule=schedule, resume=True)
     assert settings(run) == (64, 2)
-
-
-def test_the_warning_by_speed_is_logged_once(corpus):
-    options = {"lr_schedule": {**AUTO, "warmup_updates": 10**12}, "max_duration": ["1 hour"]}
-    for _ in range(3):  # one update each
-        with pytest.raises(TrainingInterrupted):
-            train_auto(corpus, "run", resume="if-exists", time_limit="0.001 seconds", **options)
-    (line,) = re.findall("# (warning: warm-up is .*)", (corpus / "run" / "train.log").read_text("utf-8"))
-    assert line.startswith("warning: warm-up is 1,000,000,000,000 updates; training will end after about ")
