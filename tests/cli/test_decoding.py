@@ -57,7 +57,7 @@ def test_options_of_a_beam(invoke: Invoke, run: RunDirectory) -> None:
 @pytest.mark.parametrize("options", [("--set", "search.kind=sample"), ("--mbr", "2")])
 def test_the_advice_for_more_samples_is_followed(invoke: Invoke, run: RunDirectory, options: tuple[str, ...]) -> None:
     command = "translate", run.folder, *options, "--n-best", "3"
-    advice = invoke(*command, given=GIVEN, code=2).err.rpartition("(")[2].partition(")")[0].split()
+    advice = invoke(*command, given=GIVEN, code=2).err.rpartition("give ")[2].split()
     assert advice[0] == options[0] and invoke(*command, *advice, given=GIVEN).out
 
 

@@ -119,6 +119,7 @@ def test_the_command_writes_all_lines(home: Path, options: list[str]) -> None:
     done = invoke_in(home, "translate", "bad/run", "--json", "-i", "with", *options, code=2)
     assert ERROR.format("") in done.err
     bad = [json.loads(line) for line in done.out.splitlines()][1]
+    assert (bad.pop("source_tokens"), bad.pop("token_log_probs")) == (BAD.split(), [None])  # of EOS
     assert bad == {"source": BAD, "text": "", "score": None, "log_prob": None, "tokens": []}
     assert done.out.count("\n") == len(LINES) and (home / "page.html").exists() == bool(options)
 

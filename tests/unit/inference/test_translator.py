@@ -93,7 +93,7 @@ def test_beam_size_and_number_of_hypotheses_are_arguments() -> None:
         (GREEDY, 2, beam),
         (samples, 3, r"``overrides=search\.num_samples={}``"),
     ):
-        with pytest.raises(UserError, match=rf"{count} translations of a line .*{fix.format(count)}"):
+        with pytest.raises(UserError, match=rf"{count} translations of a line.*{fix.format(count)}"):
             one.translate("a few words", search, num_hypotheses=count)
 
 
