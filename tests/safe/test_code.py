@@ -77,12 +77,14 @@ READER_METHODS = {
 READERS_ALLOWED = {
     ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
     ("data/corpus.py", "numpy.load"),  # of a regular file, which is mapped
+    ("exporters/standalone.py", "read_text"),  # a program of the package
     ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
     ("pretrained/marian_weights.py", "numpy.load"),  # of bytes whose arrays were counted and measured
     ("pretrained/marian_weights.py", "zipfile.ZipFile"),
+    ("sweep/record.py", "read_text"),  # of the system
     ("sweep/run_sweep.py", "read_text"),  # the log of a training that it started
-    ("sweep/worker.py", "read_text"),  # of the system
+    ("sweep/speedrun.py", "validate_python"),  # the validations of a training that it made
     ("tokenizers/train_sentencepiece.py", "json.loads"),  # its argument; it imports nothing from the package
     ("tokenizers/wordpiece.py", "json.loads"),  # the rules of a tokenizer that is loaded
     ("visualization/html_page.py", "read_text"),  # files of the package

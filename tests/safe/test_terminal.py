@@ -92,13 +92,14 @@ COMMANDS = {
     "import": ("run", "imported"),
     "sweep": ("sweep.yaml", "--dry-run"),
     "reproduce": ("recipe.yaml", "--dry-run"),
+    "speedrun": ("own.yaml",),
     "doctor": ("run", "--input", "lines.txt"),
     "init": ("lines.txt", "lines.txt", "--dev-source", "none.txt", "--dev-target", "none.txt"),
     "config check": ("own.yaml",),
     "config show": ("own.yaml",),
     "config schema": (),
 }
-SILENT = {"compare", "distill", "back-translate", "prepare", "average", "export", "import", "init"}
+SILENT = {"compare", "distill", "back-translate", "prepare", "average", "export", "import", "init", "speedrun"}
 """Commands that print nothing to standard output here."""
 
 
