@@ -150,8 +150,8 @@ class TestTranslate:
         titles = [f"layer {layer}, mean of heads" for layer in (1, 2)]
         assert [line for line in text.splitlines() if "layer" in line] == titles
         assert sum(line.split()[:1] == ["haus"] for line in text.splitlines()) == 2
-        invoke(*draw, "new/a.svg", "--attention-kind", "encoder", "--head", 3, "--color-scale", "row")
-        picture = (tmp_path / "new/a.svg").read_text(encoding="utf-8")
+        invoke(*draw, "a.svg", "--attention-kind", "encoder", "--head", 3, "--color-scale", "row")
+        picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
         for text in ("few", "rot haus", "weight/row max"):  # the run is the end of a long path
             assert f"{text} -->" in picture
         invoke(*draw, "a.html")

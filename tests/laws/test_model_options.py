@@ -16,9 +16,11 @@ import seq2attn.sweep.recipe
 import seq2attn.sweep.sweep_config  # noqa: F401  # all configs are loaded
 from seq2attn.config.base import Config
 from seq2attn.errors import ConfigError
+from seq2attn.experiment.training_config import TrainingConfig, ValidationConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.layers import Dropout, LayerDrop
+from seq2attn.training.train_state import TrainState, reached_limits
 from tests.support.models import ALIGNS, BATCH, DECODERS, ENCODERS, FIXED, OWN_EMBEDDINGS, SCORES, config
 from tests.support.trainings import BAHDANAU
 
@@ -130,9 +132,12 @@ def optional_numbers(kind):
         yield from optional_numbers(one)
 
 
-def test_a_probability_of_0_is_not_one_that_is_not_set():
-    """`activation_dropout` is the only option whose 0 is another than none; a further one needs a law too."""
-    assert {*optional_numbers(Config)} == {"activation_dropout"}
+def test_a_number_of_0_is_not_one_that_is_not_set():
+    """The 0 of these options is another than none; a further one needs a law too."""
+    assert {*optional_numbers(Config)} == {"activation_dropout", "target"}
+    state = TrainState(scores={"bleu": 0.0})
+    for target, reached in ((None, []), (0.0, ["`training.validation.target`"])):
+        assert reached_limits(state, TrainingConfig(validation=ValidationConfig(target=target))) == reached
     transformer = {"kind": "transformer", "heads": 2, "ffn_dim": 8, "dropout": 0.25, "activation": "gelu"}
     for decoder in (
         transformer,

@@ -86,7 +86,7 @@ OPTIONS = {
 def test_the_commands_are_found() -> None:
     assert {*RUN_COMMANDS} >= {"translate", "evaluate", "align", "average", "export", "doctor"}
     assert {*CONFIG_COMMANDS} == {
-        "train", "prepare", "sweep", "reproduce", "config check", "config show",
+        "train", "prepare", "sweep", "reproduce", "speedrun", "config check", "config show",
     }  # fmt: skip
 
 
