@@ -103,6 +103,44 @@ ColorScale: TypeAlias = Literal["max", "row", "0-1"]
 
 
 @dataclass(frozen=True)
+class InitOptions:
+    """Text, time and device of the training that `seq2attn init` writes a config for."""
+
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Text in the source language, one sentence per line.")
+    ]
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Its translation, line by line.")]
+    dev_source: Annotated[Path | None, typer.Option(metavar="FILE", help="Source text of the dev set.")] = None
+    dev_target: Annotated[Path | None, typer.Option(metavar="FILE", help="Target text of the dev set.")] = None
+    dev_size: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Split a dev set of N pairs off the text instead, in files of its own."),
+    ] = None
+    hours: Annotated[
+        float | None, typer.Option(metavar="HOURS", help="Time for the training. [1; on a GPU 8]", show_default=False)
+    ] = None
+    device: Device = "auto"
+    trial: Annotated[
+        bool, typer.Option("--trial/--no-trial", help="Try models for 20 s, or choose by a table of their speed.")
+    ] = True
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The config to write.")] = Path(
+        "my.yaml"
+    )
+    run_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory. [runs/my for my.yaml]")] = None
+
+    def __post_init__(self) -> None:
+        """Check options that exclude each other. Raises UserError."""
+        is_missing = self.dev_source is None, self.dev_target is None, self.dev_size is None
+        if is_missing not in ((False, False, True), (True, True, False)):
+            raise UserError(
+                "a dev set is needed, separate from the training text: it selects the best checkpoint. Give"
+                " ``dev_source`` and ``dev_target``, or else ``dev_size=500`` to split one off the training text"
+            )
+        if self.hours is not None and not 0 < self.hours <= 10_000:
+            raise UserError(f"``hours={self.hours:g}`` is no time for a training; give a number such as 0.5 or 8")
+
+
+@dataclass(frozen=True)
 class TranslationOptions:
     """The search, the inference engine and the device of a translator; what is not given is that of the run."""
 

@@ -206,7 +206,7 @@ def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchCo
     return search, notes
 
 
-def auto_batch_tokens(lengths: Lengths, batches_per_update: int) -> int:
+def auto_batch_tokens(lengths: Lengths, batches_per_update: float) -> int:
     """The largest batch size that allows `MIN_UPDATES` per epoch, or the smallest."""
     tokens = int((lengths.max(axis=1) + 1).sum())
     allowed = (size for size in BATCH_TOKENS if tokens >= MIN_UPDATES * size * batches_per_update)

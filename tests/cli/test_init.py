@@ -1,19 +1,26 @@
-"""`seq2attn init` writes a config that is accepted, and overwrites nothing."""
+"""`seq2attn init` writes a config that is accepted and suits text, machine and time, and overwrites nothing."""
 
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
-from seq2attn.cli.starter import STARTER_MODELS, starter_config, starter_model
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
+from seq2attn.options import InitOptions
+from seq2attn.starter.init import init
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
-from tests.support.commands import write_lines, write_toy
+from tests.support.commands import ENVIRONMENT, ROOT, command, write_lines, write_toy
 
-TEXT = ("text/train.de", "text/train.en", "--dev-source", "text/dev.de", "--dev-target", "text/dev.en")
+FILES = ("text/train.de", "text/train.en")
+TEXT = (*FILES, "--dev-source", "text/dev.de", "--dev-target", "text/dev.en", "--no-trial", "--device", "cpu")
+PHRASEBOOK = ROOT / "data/phrasebook"
+
+
+def config_of(folder: Path) -> ExperimentConfig:
+    return load(folder / "my.yaml", ExperimentConfig, check_files=True)
 
 
 def test_its_paths_are_those_of_the_command_line(tmp_path, invoke):
@@ -48,55 +55,107 @@ def test_a_text_of_many_characters_has_a_larger_vocabulary(tmp_path, invoke):
     assert set(characters) < {*"".join(load_tokenizer(tmp_path / "runs/my/source").vocabulary.tokens)}
 
 
-@pytest.mark.parametrize("model", STARTER_MODELS, ids=lambda model: str(model.vocab_size))
-def test_each_size_has_a_model(model, tmp_path):
-    pairs = int(min(model.max_pairs, 10**7))
-    assert starter_model(pairs) is model
-    paths = (tmp_path / "a b: [c].de", tmp_path / "1.0")  # which YAML would take for other than text
-    output = tmp_path / "my.yaml"
-    text = starter_config(output, train=paths, dev=paths, run_dir=Path("runs/# 1"), num_pairs=pairs, num_characters=99)
-    output.write_text(text, encoding="utf-8")
-    config = load(output, ExperimentConfig)
-    assert config.data.train[0].files == paths and config.run_dir == Path("runs/# 1")
-    assert {*assumed_vocab_sizes(config.tokenizer)} == {model.vocab_size}
-    build_on_meta_device(config.model, model.vocab_size, model.vocab_size)
-    assert f"{model.dropout}  {model.reason}" in next(line for line in text.splitlines() if line.startswith("# > "))
+def test_a_trial_on_this_machine(tmp_path, invoke):
+    """Of a moment only: then the config is checked, its model is built, and the table is that of the comments."""
+    write_toy(tmp_path)
+    lines = list[str]()
+    paths = [tmp_path / f"text/{name}" for name in ("train.de", "train.en", "dev.de", "dev.en")]
+    options = InitOptions(*paths, hours=0.5, device="cpu", output=tmp_path / "my.yaml")
+    estimate = init(options, lines.append, trial_seconds=0.1)
+    text = (tmp_path / "my.yaml").read_text(encoding="utf-8")
+    assert "my.yaml: ok" in invoke("config", "check", "my.yaml").out
+    assert " parameters, " in invoke("train", "my.yaml", "--dry-run").out
+    shown = [f"# {line}" for line in "\n".join(lines).split("\n") if line in text]
+    assert text.count("\n# model ") == 1 and "\n".join(shown[shown.index("# 0.5 hours on cpu, measured:") :]) in text
+    assert [line for line in shown if line.startswith(f"# {estimate.candidate.name} ")]
+    assert config_of(tmp_path).training.device == "cpu"
+    assert {path.name for path in tmp_path.iterdir()} == {"my.yaml", "text", "toy.yaml"}
 
 
-@pytest.mark.parametrize("name", ["1.0", "no", "null", "1_0", "0x_", "a b: [c]", "# 1"])
-def test_names_that_yaml_takes_for_other_than_text(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path, output = Path(name), Path("my.yaml")
-    text = starter_config(output, train=(path, path), dev=(path, path), run_dir=path, num_pairs=9, num_characters=9)
-    output.write_text(text, encoding="utf-8")
-    config = load(output, ExperimentConfig)
-    assert config.run_dir == path and config.data.dev.files == (tmp_path / name, tmp_path / name)
+@pytest.mark.slow
+def test_the_phrasebook_in_an_hour(tmp_path, invoke):
+    """The trial of twenty seconds, for which the dev set is split off; its training begins."""
+    done = invoke("init", PHRASEBOOK / "train.de", PHRASEBOOK / "train.en", "--dev-size", 500, "--hours", 0.02)
+    assert "trying models on" in done.out and "BLEU*" in done.out
+    invoke("config", "check", "my.yaml")
+    invoke("train", "my.yaml", "--set", "training.max_duration=[4 updates]")
+    assert len((tmp_path / "my-split/dev.source").read_text(encoding="utf-8").splitlines()) == 500
 
 
-def test_what_is_commented_out_is_right_as_well(tmp_path):
-    path = tmp_path / "train.txt"
-    text = starter_config(
-        tmp_path / "my.yaml", train=(path, path), dev=(path, path), run_dir=path, num_pairs=9, num_characters=9
-    )
-    text = text.replace("  # test:", "  test:").replace("  #   news", "    news")
-    commented = text.partition("  # An RNN")[2].splitlines()[1:4]
-    lines = [line.replace("  # ", "  ", 1) for line in commented]
-    rnn = yaml.safe_load("model:\n" + "\n".join(lines))
-    assert [*rnn["model"]] == ["embeddings", "encoder", "decoder"]
-    assert "news" in ExperimentConfig.model_validate(yaml.safe_load(text) | rnn).data.test
+@pytest.mark.slow
+def test_a_trial_that_is_killed_leaves_nothing(tmp_path):
+    write_toy(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    words = command("init", *FILES, "--dev-size", 10)
+    environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path / "tmp"), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any("trying models" in line for line in process.stdout)
+        process.kill()
+    assert {path.name for path in tmp_path.iterdir()} == {"text", "toy.yaml", "tmp"}
+    assert [path for path in (tmp_path / "tmp").rglob("*") if path.is_file()] == []
+
+
+def test_a_dev_set_of_its_own(tmp_path, invoke):
+    write_toy(tmp_path)
+    before = [(tmp_path / name).read_bytes() for name in FILES]
+    done = invoke("init", *FILES, "--dev-size", 10, "--no-trial")
+    assert "my-split: training text and dev set" in done.out
+    assert [(tmp_path / name).read_bytes() for name in FILES] == before
+    config = config_of(tmp_path)
+    (train,) = config.data.train
+    assert {file.parent.name for file in (*train.files, *config.data.dev.files)} == {"my-split"}
+    pairs = [pair.text for corpus in (train, config.data.dev) for pair in corpus.pairs()]
+    assert len([*config.data.dev.pairs()]) == 10
+    assert sorted(pairs) == sorted(zip(*((tmp_path / name).read_text().splitlines() for name in FILES), strict=True))
+    assert "my-split: exists already" in invoke("init", *FILES, "--dev-size", 10, "-o", "my.yml", code=2).err
+
+
+def test_a_large_dev_set_is_validated_on_a_part(tmp_path, invoke):
+    write_toy(tmp_path)
+    invoke("init", *TEXT)
+    assert config_of(tmp_path).training.validation.max_sentences is None
+    for side in ("de", "en"):
+        write_lines(tmp_path / f"text/dev.{side}", [f"{number} {side}" for number in range(501)])
+    invoke("init", *TEXT, "-o", "large.yaml")
+    assert load(tmp_path / "large.yaml", ExperimentConfig).training.validation.max_sentences == 500
+
+
+def test_a_dev_set_that_is_training_text(tmp_path, invoke):
+    write_toy(tmp_path)
+    write_lines(tmp_path / "text/dev.de", [f"neu {number}" for number in range(12)])
+    assert "warning" not in invoke("init", *TEXT).out
+    done = invoke("init", *FILES, "--dev-source", FILES[0], "--dev-target", FILES[1], "--no-trial", "-o", "same.yaml")
+    assert re.search(r"warning: dev: (\d+) of 120 pairs are training pairs.*--dev-size 500 splits", done.out)
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf", "1e9"])
+def test_hours_that_are_no_time(tmp_path, invoke, hours):
+    write_toy(tmp_path)
+    assert f"--hours {float(hours):g}" in invoke("init", *TEXT, "--hours", hours, code=2).err
+    assert not (tmp_path / "my.yaml").exists()
+
+
+def test_a_time_that_is_too_short(tmp_path, invoke):
+    write_toy(tmp_path)
+    assert "the time is too short for one epoch" in invoke("init", *TEXT, "--hours", "0.00001").out
+    assert "too short" not in invoke("init", *TEXT, "--hours", 1, "-o", "long.yaml").out
 
 
 def test_nothing_is_overwritten(tmp_path, invoke):
     write_toy(tmp_path)
     (tmp_path / "my.yaml").write_text("mine", encoding="utf-8")
-    assert "my.yaml: exists already" in invoke("init", *TEXT, code=2).err
+    done = invoke("init", *[word for word in TEXT if word != "--no-trial"], code=2)
+    assert "my.yaml: exists already" in done.err and done.out == ""  # before the trial
     assert (tmp_path / "my.yaml").read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.parametrize(
     ("arguments", "lines", "message"),
     [
-        (TEXT[:4], ["a"], "--dev-source and --dev-target"),
+        (TEXT[:4], ["a"], "--dev-source and --dev-target, or else --dev-size 500"),
+        ((*TEXT, "--dev-size", "3"), ["a"], "--dev-source and --dev-target, or else"),
+        (("text/train.de", "text/train.en", "--dev-size", "61", "--no-trial"), ["a"], "at most half of the 120 pairs"),
         (TEXT, ["a"], "1 line and text/dev.en has 12 lines"),
         (TEXT, [], "text/dev.de: is empty"),
     ],

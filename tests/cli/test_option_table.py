@@ -30,7 +30,7 @@ TABLE: dict[str, set[str]] = {
     "--allow-code": COMMANDS | FROM_CONFIG,
     "--tag": SEARCHES | FORCED | CHECKS | STORED,
     "--to": SEARCHES | FORCED,  # a check and an export are of the language that the run has; compared are engines
-    "--device": SEARCHES | FORCED | {"doctor"},  # an export is verified on the CPU
+    "--device": SEARCHES | FORCED | {"doctor", "init"},  # an export is verified on the CPU
     "--precision": SEARCHES,  # log-probabilities and links are those of float32
     "--engine": SEARCHES,  # only a search runs elsewhere; `doctor` is about the native one
     "--export-dir": SEARCHES,

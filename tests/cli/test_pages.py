@@ -22,7 +22,10 @@ from tests.support.pages import blocks, commands, run, text
 CORPORA = ROOT.parent / "shared" / "corpora"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "demo", "multi30k", "__pycache__", ".*_cache")
 NUM_UPDATES = {"docs/export.md": 500, "docs/training.md": 60}  # so that sentences do not end by chance, or never
-SHORTER = {"seq2attn speedrun configs": ["--target=0"], "python scripts/minimal.py": ["--updates=5"]}
+SHORTER = {
+    "seq2attn speedrun configs": ["--target=0"], "python scripts/minimal.py": ["--updates=5"],
+    "seq2attn init": ["--no-trial"],
+}  # fmt: skip
 MODULES = ("my_scores.py", "my_decoders.py", "my_alignments.py", "mine.yaml")
 SLOW = (
     "alignment", "attention", "bert", "data", "doctor", "export", "extending", "faq", "index", "python", "quickstart",

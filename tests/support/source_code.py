@@ -21,7 +21,7 @@ LAYERS = """
     experiment
     inference
     training  pretrained  evaluation  diagnostics
-    exporters  sweep
+    exporters  sweep  starter
     cli
     __main__
 """

@@ -1,0 +1,157 @@
+"""The models that `seq2attn init` chooses from, the rows of candidates.yaml, and what each reaches within a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from tqdm import tqdm
+
+from seq2attn.data.corpus import Corpus, TextPair
+from seq2attn.data.filter import EncodedPair, PairFilter
+from seq2attn.data.prepared_data import PreparedData
+from seq2attn.data.training_set import TrainingPart, TrainingSet
+from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.io.tables import format_table
+from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters
+from seq2attn.nn.device import configure_cuda
+from seq2attn.tokenizers.base import TokenizerPair
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.plan import Speed
+from seq2attn.training.speed import measure_speed
+
+MAX_TRIED, NUM_VALIDATIONS = 4, 8
+REPEATS = 15.4
+"""Decay of the value of repeated text, in epochs: R* of Muennighoff et al. 2023."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model with the training that suits it, and what was measured of it."""
+
+    name: str
+    about: str
+    from_tokens: float  # millions of useful tokens, from which the model is better than those with less
+    speed: Mapping[str, float]  # target tokens per second on `cpu` and `cuda`
+    bleu: Mapping[float, float]  # by epochs of the corpus of the curves
+    model: Mapping[str, Any]
+    training: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """All rows, with the corpus of their curves and the sizes of vocabularies."""
+
+    corpus: str
+    tokens_per_epoch: float  # of that corpus, in millions
+    vocabulary: Mapping[float, int]  # entries for corpora up to a number of pairs, in ascending order
+    rows: Sequence[Candidate]
+
+    @classmethod
+    def load(cls) -> Candidates:
+        """The rows of the package."""
+        table = yaml.safe_load(files("seq2attn.starter").joinpath("candidates.yaml").read_text(encoding="utf-8"))
+        return cls(**table["curves"], vocabulary=table["vocabulary"], rows=[Candidate(**row) for row in table["rows"]])
+
+
+def useful_tokens(per_epoch: float, epochs: float) -> float:
+    """Tokens of new text that are worth as much as `epochs` of a text with `per_epoch` (Muennighoff et al. 2023)."""
+    return per_epoch * (min(epochs, 1) + REPEATS * -math.expm1(-max(epochs - 1, 0) / REPEATS))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A candidate's training within a time."""
+
+    candidate: Candidate
+    speed: float  # target tokens per second
+    epochs: float
+    tokens: float  # useful ones, in millions
+    bleu: float | None  # to expect, on the corpus of the curves; None where it is not measured
+    is_busy: bool  # something else used the machine
+
+    @property
+    def rank(self) -> tuple[float, float, float]:
+        """The order of estimates: the model for so many tokens, with the best BLEU; if not measured, the fastest."""
+        is_suitable = self.tokens >= self.candidate.from_tokens
+        return self.candidate.from_tokens if is_suitable else -1, self.bleu or 0, self.epochs
+
+
+@dataclass(frozen=True)
+class CandidateTrial:
+    """Candidates for a text, of which a sample is prepared, and the seconds of a training."""
+
+    candidates: Candidates
+    experiment: Callable[[Candidate], ExperimentConfig]
+    prepared: PreparedData
+    num_pairs: int
+    device: torch.device
+    seconds: float
+
+    @property
+    def tokens_per_epoch(self) -> float:
+        """Target tokens of the text, with EOS."""
+        train = self.prepared.train
+        return float((train.corpus.lengths[:, 1] + 1).sum()) / train.parts[0].report.num_read * self.num_pairs
+
+    def by_table(self) -> list[Estimate]:
+        """All candidates at the speed of the table, the best first."""
+        kind = self.device.type
+        estimates = (self._estimate(row, Speed(0, row.speed[kind], 0)) for row in self.candidates.rows)
+        return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
+
+    def measured(self, seconds: float) -> list[Estimate]:
+        """The first ones of the table at the speed that is measured in some seconds, the best first."""
+        configure_cuda(self.device, tf32=True)
+        context, estimates = DistributedContext(0, 1, self.device), list[Estimate]()
+        for estimate in tqdm(self.by_table()[:MAX_TRIED], "try models", unit=" models", disable=None):
+            experiment = self.experiment(estimate.candidate)
+            speed = measure_speed(experiment, self.prepared, context, seconds / MAX_TRIED)
+            estimates.append(self._estimate(estimate.candidate, speed))
+        return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
+
+    def _estimate(self, candidate: Candidate, speed: Speed) -> Estimate:
+        seconds, rate = self.seconds - NUM_VALIDATIONS * speed.seconds_per_validation, speed.target_tokens_per_second
+        epochs = rate * max(0.0, seconds) / self.tokens_per_epoch
+        tokens = useful_tokens(self.tokens_per_epoch / 1e6, epochs)
+        curve = {useful_tokens(self.candidates.tokens_per_epoch, n): bleu for n, bleu in candidate.bleu.items()}
+        is_measured = tokens >= min(curve, default=math.inf)
+        bleu = float(np.interp(math.log(tokens), np.log([*curve]), [*curve.values()])) if is_measured else None
+        return Estimate(candidate, rate, epochs, tokens, bleu, speed.is_busy)
+
+    def table(self, estimates: Sequence[Estimate]) -> str:
+        """The estimates as rows."""
+        rows = [("model", "parameters", "target tokens/s", "epochs", "BLEU*")]
+        for one in estimates:
+            experiment = self.experiment(one.candidate)
+            model = build_on_meta_device(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
+            bleu = "-" if one.bleu is None else f"{one.bleu:.0f}"
+            numbers = f"{count_parameters(model):,}", f"{one.speed:,.0f}", f"{one.epochs:,.1f}", bleu
+            rows.append((one.candidate.name, *numbers))
+        return format_table(rows)
+
+
+def prepare_sample(experiment: ExperimentConfig, train: Sequence[TextPair], dev: Sequence[TextPair]) -> PreparedData:
+    """Prepared text in memory, with tokenizers that are trained on it. Raises DataError if no pair can be used."""
+    sources, targets = ([pair[side] for pair in train] for side in (0, 1))
+    lines = [sources + targets] * 2 if experiment.tokenizer.is_joint else [sources, targets]
+    sides = zip(experiment.tokenizer.per_side, lines, strict=True)
+    tokenizers = TokenizerPair(*(config.train(text) for config, text in sides))
+
+    def encode(pair: TextPair) -> EncodedPair:
+        return EncodedPair(pair, (tokenizers.source.encode(pair[0]), tokenizers.target.encode(pair[1])))
+
+    pair_filter, size = PairFilter(experiment.data.filters), tokenizers.max_vocab_size
+    corpus = Corpus.from_pairs((pair.ids for pair in pair_filter.filter(map(encode, train))), size)
+    part = TrainingPart.of_corpus(experiment.data.train[0], pair_filter.report)
+    dev_corpus = Corpus.from_pairs((encode(pair).ids for pair in dev), size)
+    dev_sources, dev_targets = zip(*dev, strict=True)
+    training_set = TrainingSet(tokenizers, corpus, Path(), (part,))
+    return PreparedData(*tokenizers, training_set, dev_corpus, dev_sources, (dev_targets,))

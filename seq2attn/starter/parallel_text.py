@@ -1,0 +1,101 @@
+"""Two text files read once, line by line: their size, an even sample, and a dev set split off them."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from seq2attn.data.corpus import TextPair
+from seq2attn.data.readers import PlainTextConfig
+from seq2attn.errors import DataError
+from seq2attn.io.files import atomic_dir
+
+SAMPLE_PAIRS = 5000
+"""Minimum number of pairs of a sample of a larger text; at most twice as many."""
+MIN_SHARED_LETTERS = 0.2
+"""Share of the letters that two languages have in common if they are written in one script."""
+SPLIT_FILES = "train.source", "train.target", "dev.source", "dev.target"
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """A source file and its translation."""
+
+    files: tuple[Path, Path]
+    num_pairs: int
+    sample: list[TextPair]  # spread evenly over the files
+    num_found: int  # pairs of another text that are in this one
+
+    @classmethod
+    def read(cls, files: tuple[Path, Path], others: Iterable[TextPair] = ()) -> ParallelText:
+        """Two files, and which pairs of another text they have. Raises DataError for text that cannot be used."""
+        others = set(others)
+        missing, sample, step, number = {*others}, list[TextPair](), 1, 0
+        for number, pair in enumerate(read_pairs(files), start=1):
+            missing.discard(pair)
+            if number % step == 0:
+                sample.append(pair)
+            if len(sample) == 2 * SAMPLE_PAIRS:
+                sample, step = sample[1::2], 2 * step
+        return cls(files, number, sample, len(others) - len(missing))
+
+    @cached_property
+    def characters(self) -> tuple[Counter[str], Counter[str]]:
+        """The characters of each side, thousands in Chinese and Japanese."""
+        source, target = (Counter("".join(side)) for side in zip(*self.sample, strict=True))
+        return source, target
+
+    @cached_property
+    def has_one_script(self) -> bool:
+        """True if the languages share letters; a few, as of names in Russian text, are not enough."""
+        letters = [{letter: count for letter, count in side.items() if letter.isalpha()} for side in self.characters]
+        source, target = ({letter: n / sum(side.values()) for letter, n in side.items()} for side in letters)
+        return sum(min(share, target.get(letter, 0)) for letter, share in source.items()) >= MIN_SHARED_LETTERS
+
+    def split(self, rows: NDArray[np.bool_], folder: Path) -> tuple[ParallelText, ParallelText]:
+        """The training text and the dev set that `write_split` makes of the text in a folder."""
+        size, paths = int(rows.sum()), [folder / name for name in SPLIT_FILES]
+        dev_sample = self.sample[:: max(1, len(self.sample) // size)][:size]
+        train = ParallelText((paths[0], paths[1]), len(rows) - size, self.sample, 0)
+        return train, ParallelText((paths[2], paths[3]), size, dev_sample, 0)
+
+
+def read_pairs(files: tuple[Path, Path]) -> Iterator[TextPair]:
+    """The pairs of two files, with progress on a terminal."""
+    pairs = PlainTextConfig.of_files(*files).pairs()
+    return (pair.text for pair in tqdm(pairs, f"read {files[0].name}", unit=" pairs", disable=None))
+
+
+def split_rows(files: tuple[Path, Path], size: int) -> NDArray[np.bool_]:
+    """The pairs of a dev set, [pairs], at random but always the same, without sentences of others. Raises DataError."""
+    hashes = array("q"), array("q")
+    for pair in read_pairs(files):
+        for side, line in zip(hashes, pair, strict=True):
+            side.append(hash(line.strip()))
+    sides = [np.unique(np.array(side), return_inverse=True, return_counts=True)[1:] for side in hashes]
+    single, num_pairs = np.flatnonzero(np.all([counts[row] == 1 for row, counts in sides], axis=0)), len(hashes[0])
+    if size > min(len(single), num_pairs // 2):
+        raise DataError(
+            f"{files[0]}: a dev set of {size:,} is too large: at most half of the {num_pairs:,} pairs can be split off,"
+            f" of the {len(single):,} whose sentences no other has; give a smaller ``dev_size``, or files of a dev set"
+        )
+    return np.isin(np.arange(num_pairs), np.random.default_rng(1).choice(single, size, replace=False))
+
+
+def write_split(files: tuple[Path, Path], rows: NDArray[np.bool_], folder: Path) -> None:
+    """Write the pairs to `SPLIT_FILES` in a folder, those of `rows` as the dev set."""
+    with atomic_dir(folder) as partial, ExitStack() as stack:
+        paths = [partial / name for name in SPLIT_FILES]
+        streams = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths]
+        for pair, is_dev in zip(read_pairs(files), rows, strict=True):
+            for line, stream in zip(pair, streams[2:] if is_dev else streams[:2], strict=True):
+                print(line, file=stream)

@@ -1,0 +1,83 @@
+"""What a model reaches within a time grows with the time, and the choice follows text and time."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2attn.config.duration import Duration
+from seq2attn.data.corpus import Corpus
+from seq2attn.data.filter import FilterReport
+from seq2attn.data.prepared_data import PreparedData
+from seq2attn.data.training_set import TrainingPart, TrainingSet
+from seq2attn.options import InitOptions
+from seq2attn.starter.candidates import REPEATS, Candidates, CandidateTrial, useful_tokens
+from seq2attn.starter.init import Starter
+from seq2attn.starter.parallel_text import ParallelText
+from seq2attn.tokenizers.base import TokenizerPair
+from seq2attn.tokenizers.words import WordTokenizerConfig
+
+CANDIDATES = Candidates.load()
+
+
+def trial(folder: Path, *, num_pairs: int, hours: float, device: str = "cpu") -> CandidateTrial:
+    """Pairs of ten words on each side."""
+    tokenizer = WordTokenizerConfig(kind="words").train(["a b"])
+    corpus = Corpus.from_pairs([([5] * 10, [5] * 10)] * 4, 9)
+    train = TrainingSet(TokenizerPair(tokenizer, tokenizer), corpus, folder, (TrainingPart(FilterReport(4, 4)),))
+    prepared = PreparedData(tokenizer, tokenizer, train, corpus, ("a",), (("a",),))
+    text = ParallelText((folder, folder), num_pairs, [("a b", "a b")], 0)
+    options = InitOptions(folder / "a", folder / "b", dev_size=1, output=folder / "my.yaml")
+    starter = Starter(options, text, text, 3000, Duration(hours, "hours"))
+    return CandidateTrial(CANDIDATES, starter.experiment, prepared, num_pairs, torch.device(device), hours * 3600)
+
+
+def test_repeated_text_is_worth_less_and_less():
+    values = [useful_tokens(7, epochs) for epochs in (0, 0.5, 1, 2, 4, 16, 1000)]
+    assert values[:3] == [0, 3.5, 7]
+    assert all(low < high for low, high in pairwise(values))
+    assert 13 < values[3] < 14 and values[-1] == pytest.approx(7 * (1 + REPEATS))
+
+
+@pytest.mark.parametrize("row", CANDIDATES.rows, ids=lambda row: row.name)
+def test_bleu_is_that_of_the_curve(row, tmp_path):
+    """At each point exactly, between them no less than before, and unknown before the first."""
+    one = trial(tmp_path, num_pairs=round(CANDIDATES.tokens_per_epoch * 1e6 / 11), hours=1)
+    per_second = one.tokens_per_epoch / one.seconds
+
+    def expected(epochs: float) -> float | None:
+        table = replace(CANDIDATES, rows=[replace(row, speed={"cpu": epochs * per_second})])
+        return replace(one, candidates=table).by_table()[0].bleu
+
+    assert [*row.bleu] == sorted(row.bleu)
+    for epochs, bleu in row.bleu.items():
+        assert expected(epochs * 1.0001) == pytest.approx(bleu, abs=0.1)
+    assert expected(0.99 * min(row.bleu, default=1000)) is None
+    between = [expected(1.3**power) or 0 for power in range(20)]
+    assert all(low <= high + 1e-9 for low, high in pairwise(between))
+
+
+def test_more_text_and_time_take_a_larger_model(tmp_path):
+    needs = [
+        trial(tmp_path, num_pairs=pairs, hours=hours, device="cuda").by_table()[0].candidate.from_tokens
+        for pairs, hours in ((9_000, 0.1), (200_000, 1), (10_000_000, 9000))
+    ]
+    assert needs == sorted(needs) and needs[0] < needs[-1] == max(row.from_tokens for row in CANDIDATES.rows)
+
+
+def test_time_alone_takes_no_larger_model(tmp_path):
+    """As little text is memorized."""
+    best = trial(tmp_path, num_pairs=9_000, hours=9000, device="cuda").by_table()[0]
+    assert best.candidate.from_tokens == 0
+
+
+def test_epochs_are_those_of_the_time(tmp_path):
+    one = trial(tmp_path, num_pairs=1000, hours=2)
+    for estimate in one.by_table():
+        assert estimate.epochs == pytest.approx(estimate.speed * 7200 / (1000 * 11))
+    table = one.table(one.by_table()).split("\n")
+    assert len(table) == 1 + len(CANDIDATES.rows) and [row.split("  ")[0] for row in table[1:]] == [
+        estimate.candidate.name for estimate in one.by_table()
+    ]
