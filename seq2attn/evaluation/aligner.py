@@ -57,10 +57,7 @@ class Aligner:
         return cls(run, loaded.model, loaded.tokenizers if to is None else loaded.tokenizers.translate_into(to))
 
     def attention_weights(self, pairs: Pairs) -> Iterator[WordAttention | None]:
-        """Attention weights pair by pair.
-
-        Raises RunError for a model without attention.
-        """
+        """Attention weights pair by pair. Raises RunError for a model without attention."""
         if cross_attention_weights(self.model, [((), ())])[0] is None:
             raise RunError(f"{self.run.folder}: the model has no attention, so it cannot align words")
         for start in range(0, len(pairs), PAIRS_PER_CHUNK):
@@ -68,10 +65,7 @@ class Aligner:
             yield from word_attention_weights(self.model, self.tokenizers, chunk)
 
     def selected_head(self, weights: WordAttention) -> tuple[AttentionHead, str]:
-        """The head that links are taken from, with the reason.
-
-        Raises RunError for a selected head that the model does not have.
-        """
+        """The head that links come from, with the reason. Raises RunError for one that the model does not have."""
         selection = load_selected_head(self.run)
         if selection is None:
             guided = self.run.load_config().training.guided_alignment
@@ -149,22 +143,14 @@ def _corpus(options: AlignOptions) -> PlainTextConfig | None:
 
 
 def _head_selection_corpus(run: RunDirectory, options: AlignOptions) -> PlainTextConfig:
-    """The corpus for head selection: by default the dev set of the run.
-
-    Raises UserError for a corpus without gold alignments.
-    """
-    corpus = _corpus(options)
-    if corpus is None:
-        dev = run.load_config().data.dev
-        corpus = dev if isinstance(dev, PlainTextConfig) else None
-        if corpus is None or corpus.alignment is None:
-            raise UserError(
-                "selecting a head needs gold alignments: give ``source``, ``target`` and ``gold``"
-                " (the run's `data.dev` has no `alignment`)"
-            )
+    """The corpus for head selection, by default the dev set of the run. Raises UserError without gold alignments."""
+    given = _corpus(options)
+    corpus = given or run.load_config().data.dev
+    if not isinstance(corpus, PlainTextConfig) or corpus.alignment is None:
+        more = "``source``, ``target`` and ``gold`` (the run's `data.dev` has no `alignment`)"
+        raise UserError(f"selecting a head needs gold alignments: give {'``gold`` too' if given else more}")
+    if given is None:
         check_regular(corpus)
-    elif corpus.alignment is None:
-        raise UserError("selecting a head needs gold alignments: give ``gold`` too")
     return corpus
 
 

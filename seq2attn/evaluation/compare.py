@@ -93,12 +93,8 @@ def compare(*runs: Path | str, options: CompareOptions = DEFAULT_OPTIONS) -> Run
         directory.load_tokenizers().source.check_tag(tag)
     experiments = [directory.load_config() for directory in directories.values()]
     configs = dict(zip(directories, (experiment.model_dump(mode="json") for experiment in experiments), strict=True))
-    named: dict[str, Sequence[object]] = {
-        "--source": [source] * (source is not None),
-        "--reference": references,
-        "--tag": [tag] * (tag is not None),
-    }
-    words = [word for option, values in named.items() for value in values for word in (option, str(value))]
+    given = ("--source", source), *(("--reference", reference) for reference in references), ("--tag", tag)
+    words = [word for option, value in given if value is not None for word in (option, str(value))]
     arguments = [*directories, *words]  # a test set may be one of some of the runs only
     training_text = text_path(Path(runs[0]) / TRAIN)
     compared = []
