@@ -26,5 +26,4 @@ def init(options: InitOptions) -> None:
     from seq2attn.starter.init import init as write_config
 
     write_config(options, lambda line: typer.echo(name_options(line)))
-    command = shlex.join(["seq2attn", "train", str(options.output)])
-    typer.echo(f"{options.output}: written; next: {command}")
+    typer.echo(f"{options.output}: written; next: {shlex.join(['seq2attn', 'train', str(options.output)])}")

@@ -65,26 +65,21 @@ def write_standalone(name: str, run: LoadedRun, folder: Path, lines: Sequence[st
     template = Path(__file__).with_name(f"{name}_program.txt").read_text(encoding="utf-8")
     write_bytes(folder / PROGRAM, Template(template).substitute(values).encode())
     described = "It translates as `seq2attn translate --greedy`." if is_greedy else "It has the search of the run."
-    packages = [PACKAGES[name], *needed]
-    texts = {"named": " and ".join(packages), "packages": " ".join(packages), "search": described}
-    return INSTRUCTIONS.format(program=PROGRAM, **texts)
+    named, packages = (separator.join([PACKAGES[name], *needed]) for separator in (" and ", " "))
+    return INSTRUCTIONS.format(program=PROGRAM, named=named, packages=packages, search=described)
 
 
 def _has_same_ids(source: Tokenizer, model: Path, lines: Sequence[str]) -> bool:
     """True if SentencePiece alone gives the ids of the tokenizer for each line."""
     processor = load_processor(read_bytes(model, ""), model)
-    for line in filterfalse(is_blank, lines):
-        text = source.normalize(line) if isinstance(source, SentencePieceTokenizer) else line
-        pieces = processor.encode(text, out_type=str)
-        if [*source.line_prefix, *map(source.vocabulary.id, pieces)] != source.encode(line):
-            return False
-    return True
+    normalize = source.normalize if isinstance(source, SentencePieceTokenizer) else str
+    pieces = ((line, processor.encode(normalize(line), out_type=str)) for line in filterfalse(is_blank, lines))
+    return all([*source.line_prefix, *map(source.vocabulary.id, one)] == source.encode(line) for line, one in pieces)
 
 
 def _search_values(run: LoadedRun) -> dict[str, object]:
     """Limits and search of a run, as literals of a program."""
-    source, search = run.tokenizers.source, run.experiment.search
-    lengths = search.lengths
+    source, search, lengths = run.tokenizers.source, run.experiment.search, run.experiment.search.lengths
     beam_size, patience = 1, 1.0
     if isinstance(search, BeamConfig) and search.beam_size > 1:
         beam_size, patience = search.beam_size, search.patience or UNLIMITED_PATIENCE

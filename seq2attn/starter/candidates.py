@@ -103,8 +103,7 @@ class CandidateTrial:
 
     def by_table(self) -> list[Estimate]:
         """All candidates at the speed of the table, the best first."""
-        kind = self.device.type
-        estimates = (self._estimate(row, Speed(0, row.speed[kind], 0)) for row in self.candidates.rows)
+        estimates = (self._estimate(row, Speed(0, row.speed[self.device.type], 0)) for row in self.candidates.rows)
         return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
 
     def measured(self, seconds: float) -> list[Estimate]:

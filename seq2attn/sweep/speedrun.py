@@ -106,7 +106,6 @@ def verify_speedrun(path: Path) -> tuple[bool, list[str]]:
     """Repeat the training of a record: True if it is the same, and a line for each difference.
 
     Under the same `CONDITIONS` all is equal; under others, which are lines too, the curve is nearly the same.
-
     Raises RunError for a file that is no record, DataError for other text than that of the record.
     """
     record = validate(TypeAdapter(SpeedrunRecord), read_object(path, HINT), path, "is no record", HINT)
@@ -118,9 +117,8 @@ def verify_speedrun(path: Path) -> tuple[bool, list[str]]:
     limits = (Duration(record.curve[-1].update, "updates"),)
     training = experiment.training.model_copy(update={"max_duration": limits, "validation": validation})
     with TemporaryDirectory(prefix="seq2attn-speedrun-") as folder:
-        curve, weights, _ = _train(
-            experiment.model_copy(update={"run_dir": Path(folder) / "run", "training": training})
-        )
+        update = {"run_dir": Path(folder) / "run", "training": training}
+        curve, weights, _ = _train(experiment.model_copy(update=update))
     then, here = record.environment, describe_environment(training_device(training.device))
     others = [f"{key}: {then.get(key)}, now {here[key]}" for key in CONDITIONS if then.get(key) != here[key]]
     lines = [] if others or weights == record.weights else [f"weights: {record.weights}, now {weights}"]

@@ -70,12 +70,10 @@ def measure_speed(
     logger = MetricsLogger(RunDirectory(experiment.run_dir), is_main_process=False, since=None, tensorboard=False)
     session = Session(RunDirectory(experiment.run_dir), distributed, logger, StopRequest())
     parts = build_untrained(experiment, prepared, distributed.device)
-    trainer, start = (
-        Trainer(experiment, prepared, *parts, TrainState(), session),
-        (time.monotonic(), time.thread_time()),
-    )
+    trainer = Trainer(experiment, prepared, *parts, TrainState(), session)
+    start, used = time.monotonic(), time.thread_time()
     rate = _target_tokens_per_second(trainer, [[rows[places] for places in planned[n]] for n in order], seconds / 2)
-    share = (time.thread_time() - start[1]) / (time.monotonic() - start[0])
+    share = (time.thread_time() - used) / (time.monotonic() - start)
     is_busy = distributed.size == 1 and share < IDLE_SHARE  # a thread of several processes waits for the others
     return Speed(tokens_per_update / rate, rate, _seconds_per_validation(experiment, trainer, seconds / 2), is_busy)
 

@@ -43,12 +43,10 @@ def average(run: Path | str, *, last: int | None = None, best: int | None = None
     """
     if (last is None) == (best is None):
         raise UserError("give either ``last=N`` or ``best=N``")
-    folder = Path(run)
-    directory = RunDirectory(folder)
+    directory, folder, count = RunDirectory(Path(run)), Path(run), last or best or 1
     metric = directory.load_config().training.validation.metric
     validated = validated_checkpoints(folder)
     checkpoints = validated or list_checkpoints(folder)
-    count = last or best or 1
     chosen = checkpoints[-count:] if last else _best(folder, checkpoints, count, metric)
     if len(chosen) < count:
         raise RunError(

@@ -102,10 +102,8 @@ class CheckpointKeeper:
         remove_adapters(self.model)
         copy_weights(self.model, weights, self.run.weights_path)
         scores = validator.validate(self.loss_module).scores
-        origin, more = (
-            f"the mean of {len(chosen)} checkpoints ({format_scores(scores)})",
-            {"average": self.config.average},
-        )
+        origin = f"the mean of {len(chosen)} checkpoints ({format_scores(scores)})"
+        more = {"average": self.config.average}
         if rank(scores, self.metric) < rank(state.best_value, self.metric):
             best = f"update {state.best_update:,} ({format_scores(state.best_value)})"
             self.logger.log(f"{origin} is worse than {best}, whose weights are kept")
