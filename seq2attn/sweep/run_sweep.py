@@ -51,7 +51,7 @@ LOCK_TIMEOUT = TERMINATE_GRACE_SECONDS + 5
 def lock_sweep(folder: Path) -> AbstractContextManager[int]:
     """A lock on the folder of a sweep, for as long as files are written there: its descriptor.
 
-    Raises RunError for a folder with files of others, or if another process is at work in it.
+    Raises RunError for a folder with files of others, or if another process runs a sweep in it.
     """
     refuse_other_files(folder)
     return lock_directory(folder, SWEEP_LOCK, advice="give another `folder`", timeout=LOCK_TIMEOUT)
