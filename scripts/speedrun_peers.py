@@ -1,4 +1,4 @@
-"""BLEU of another library after minutes of training on the text of a run of ours: `speedrun_peers.py RUN hf`.
+"""BLEU of another toolkit after minutes of training on the text of a run of ours: `speedrun_peers.py RUN hf`.
 
 A Transformer of 3 + 3 layers of 256, by Hugging Face (MarianMTModel) or torch.nn.Transformer, is trained by the plain
 loop of the benchmark, with the tokenizer of RUN. After each of the minutes it translates the dev set and the first test
@@ -27,18 +27,18 @@ from seq2attn.search.translate_ids import default_batch_tokens, translate_ids
 
 TOKENS = 4096
 """Rows times the longer side of a batch."""
-LIBRARIES = ("hf", "plain")
+TOOLKITS = ("hf", "plain")
 
 
 class Peer:
-    """A Transformer of another library, for our search. A step decodes the whole prefix again.
+    """A Transformer of another toolkit, for our search. A step decodes the whole prefix again.
 
     Shapes: B sentences, N = B*K rows, S source tokens, t tokens of a prefix.
     """
 
-    def __init__(self, library: str, vocab_size: int) -> None:
+    def __init__(self, toolkit: str, vocab_size: int) -> None:
         torch.manual_seed(1)
-        self.is_marian = library == "hf"
+        self.is_marian = toolkit == "hf"
         build = marian.build_model if self.is_marian else plain.Transformer
         self.model: nn.Module = build(vocab_size=vocab_size)
 
@@ -85,22 +85,22 @@ def main() -> None:
     """Train, and print a line of JSON for each of the minutes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run of ours with a joint tokenizer and a test set")
-    parser.add_argument("library", choices=LIBRARIES)
+    parser.add_argument("toolkit", choices=TOOLKITS)
     parser.add_argument("--minutes", type=float, nargs="+", default=[10.0, 30.0], help="when to translate")
     arguments = parser.parse_args()
     prepared, experiment = load_prepared(arguments.run), RunDirectory(arguments.run).load_config()
-    assert experiment.tokenizer.joint is not None, "the libraries share one table of embeddings"
+    assert experiment.tokenizer.joint is not None, "the toolkits share one table of embeddings"
     test = [pair.text for pair in next(iter(experiment.data.test.values())).pairs()]
     sets = {"dev": (prepared.dev_sources, prepared.dev_references[0]), "test": tuple(zip(*test, strict=True))}
     corpus = prepared.train.corpus
     pairs = [tuple(side.tolist() for side in corpus[row]) for row in range(len(corpus))]
-    peer, remaining = Peer(arguments.library, len(prepared.target.vocabulary)), sorted(arguments.minutes)
+    peer, remaining = Peer(arguments.toolkit, len(prepared.target.vocabulary)), sorted(arguments.minutes)
     start = time.monotonic()
     for update in updates(peer.model, peer.logits, pairs, TOKENS):
         seconds = time.monotonic() - start
         if seconds < 60 * remaining[0]:
             continue
-        record = {"library": arguments.library, "minutes": remaining.pop(0), "updates": update.number}
+        record = {"toolkit": arguments.toolkit, "minutes": remaining.pop(0), "updates": update.number}
         record |= {"target_tokens": update.num_tokens, "loss": round(update.loss.item(), 3)}
         for name, (sources, references) in sets.items():
             bleu = BLEU()

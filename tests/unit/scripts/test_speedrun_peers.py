@@ -1,4 +1,4 @@
-"""`scripts/speedrun_peers.py`: other libraries are trained on the text of a run and translate by our search."""
+"""`scripts/speedrun_peers.py`: other toolkits are trained on the text of a run and translate by our search."""
 
 import json
 import sys
@@ -7,16 +7,16 @@ import pytest
 import speedrun_peers
 import torch
 from benchmark.programs.batches import BOS, EOS, pad
-from speedrun_peers import LIBRARIES, Peer
+from speedrun_peers import TOOLKITS, Peer
 
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.search.translate_ids import translate_ids
 from tests.support.commands import invoke_in, write_toy
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_scores_of_the_search_are_those_of_forced_decoding(library):
-    peer = Peer(library, 40)
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+def test_scores_of_the_search_are_those_of_forced_decoding(toolkit):
+    peer = Peer(toolkit, 40)
     peer.model.eval()
     sources = [[5, 6, 7, 8], [9], [10, 11]]
     for source, hypotheses in zip(
@@ -31,13 +31,13 @@ def test_scores_of_the_search_are_those_of_forced_decoding(library):
             assert float(log_probs.gather(1, labels[:, None]).sum()) == pytest.approx(hypothesis.log_prob, abs=1e-3)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_each_of_the_minutes_has_a_record(library, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("toolkit", TOOLKITS)
+def test_each_of_the_minutes_has_a_record(toolkit, tmp_path, capsys, monkeypatch):
     write_toy(tmp_path)
     invoke_in(tmp_path, "train", "toy.yaml", "--set", "training.max_duration=[1 update]")
     capsys.readouterr()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["speedrun_peers.py", "runs/toy", library, "--minutes", "0.004", "0.002"])
+    monkeypatch.setattr(sys, "argv", ["speedrun_peers.py", "runs/toy", toolkit, "--minutes", "0.004", "0.002"])
     speedrun_peers.main()
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [record["minutes"] for record in records] == [0.002, 0.004]
