@@ -11,26 +11,22 @@ from torch.optim.optimizer import ParamsT
 
 from seq2attn.config.base import Config, FieldError
 from seq2attn.models.build import select_parameters
-from seq2attn.optim.muon import COEFFICIENTS, Muon
 
 UnitInterval = Annotated[float, Field(ge=0, lt=1)]
 LearningRate = Annotated[float, Field(gt=0, le=1e30)]
 """A learning rate that does not overflow when it is multiplied by a weight."""
 
 
-class _AdamSettings(Config):
-    lr: LearningRate = 1e-3
-    """Learning rate, which the schedule multiplies."""
-    betas: tuple[UnitInterval, UnitInterval] = (0.9, 0.98)
-    """Decay of Adam's running averages of the gradient and of its square."""
-    eps: PositiveFloat = 1e-9
-    """Added to Adam's denominator."""
-
-
-class AdamConfig(_AdamSettings):
+class AdamConfig(Config):
     """Adam (Kingma and Ba 2015), or AdamW, with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     kind: Literal["adam", "adamw"]
+    lr: LearningRate = 1e-3
+    """Learning rate, which the schedule multiplies."""
+    betas: tuple[UnitInterval, UnitInterval] = (0.9, 0.98)
+    """Decay of the running averages of the gradient and of its square."""
+    eps: PositiveFloat = 1e-9
+    """Added to the denominator."""
     weight_decay: NonNegativeFloat = 0.0
     """L2 penalty of the weights; for `adamw`, the decoupled decay."""
 
@@ -38,23 +34,6 @@ class AdamConfig(_AdamSettings):
         """The optimizer of `parameters`, or of groups of them."""
         cls = optim.Adam if self.kind == "adam" else optim.AdamW
         return cls(parameters, **self.model_dump(exclude={"kind"}), fused=True)
-
-
-class MuonConfig(_AdamSettings):
-    """Muon (Jordan et al. 2024), in float32, and Adam for embeddings, the output projection and vectors.
-
-    An update of a matrix is its momentum, made orthogonal. It learns more from an update than Adam, which takes longer.
-    """
-
-    kind: Literal["muon"]
-    momentum: UnitInterval = 0.95
-    """Nesterov's momentum of matrices, as the decay of the running average of the gradient."""
-    ns_steps: int = Field(5, ge=1, le=len(COEFFICIENTS))
-    """Steps of the Newton-Schulz iteration (Polar Express, Amsel et al. 2025): fewer are faster and less orthogonal."""
-
-    def build(self, parameters: ParamsT) -> optim.Optimizer:
-        """The optimizer of groups of `parameter_groups`."""
-        return Muon(parameters, **self.model_dump(exclude={"kind"}))
 
 
 class SGDConfig(Config):
@@ -97,26 +76,19 @@ class AdadeltaConfig(Config):
         return optim.Adadelta(parameters, **self.model_dump(exclude={"kind"}))
 
 
-OptimizerConfig = Annotated[AdamConfig | MuonConfig | SGDConfig | AdadeltaConfig, Field(discriminator="kind")]
+OptimizerConfig = Annotated[AdamConfig | SGDConfig | AdadeltaConfig, Field(discriminator="kind")]
 
 
 def parameter_groups(model: nn.Module, lr_scales: Mapping[str, float]) -> list[dict[str, Any]]:
     """Parameter groups of an optimizer: one for each `lr_scale`, a scale of 1 first; frozen parameters are in none.
 
-    `is_matrix` in a group: for each parameter, if it maps vectors to vectors. Tables are embeddings and output layer.
     `lr_scales`: of parts, of which the longest name counts. Raises FieldError for a name that no part has.
     """
     scales = {parameter: 1.0 for parameter in model.parameters() if parameter.requires_grad}
     for part in sorted(lr_scales, key=len):
         selected = select_parameters(model, [part], "training.lr_scales").values()
         scales |= {parameter: lr_scales[part] for parameter in selected if parameter in scales}
-    layers = [
-        layer for name, layer in model.named_modules() if name == "output_projection" or isinstance(layer, nn.Embedding)
+    return [
+        {"params": [parameter for parameter, lr_scale in scales.items() if lr_scale == scale], "lr_scale": scale}
+        for scale in sorted({*scales.values()}, key=lambda scale: (scale != 1.0, scale))
     ]
-    tables = {parameter for layer in layers for parameter in layer.parameters()}
-    groups = list[dict[str, Any]]()
-    for scale in sorted({*scales.values()}, key=lambda scale: (scale != 1.0, scale)):
-        params = [parameter for parameter, lr_scale in scales.items() if lr_scale == scale]
-        is_matrix = [p not in tables and p.dim() > 1 and min(p.shape[:2]) > 1 for p in params]
-        groups.append({"params": params, "lr_scale": scale, "is_matrix": is_matrix})
-    return groups

@@ -163,10 +163,7 @@ def largest_micro_batches(micro_batches: Sequence[Indices], lengths: NDArray[np.
 def reserve_optimizer_memory(
     module: nn.Module, optimizer: torch.optim.Optimizer, training: TrainingConfig
 ) -> list[Tensor]:
-    """Tensors of the size of the state after the optimizer's first step: two per weight for Adam, and its average.
-
-    Two for Muon as well, which keeps one for a matrix and needs as much to make it orthogonal.
-    """
+    """Tensors of the size of the state after the optimizer's first step: two per weight for Adam, and its average."""
     if optimizer.state:
         return []
     count = 2 if "momentum" not in optimizer.defaults else int(optimizer.defaults["momentum"] > 0)

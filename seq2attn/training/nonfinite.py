@@ -28,8 +28,8 @@ class DivergedError(UserError):
 class NonFiniteGuard:
     """Skips updates whose loss or gradient is not finite, and counts them.
 
-    Fused Adam, Muon and SGD without momentum skip on the device through `found_inf`, as with PyTorch's GradScaler, so
-    the host need not synchronize. Other optimizers do not support it, and SGD initializes its momentum from the first
+    Fused Adam and SGD without momentum skip on the device through `found_inf`, as with PyTorch's GradScaler, so the
+    host need not synchronize. Other optimizers do not support it, and SGD initializes its momentum from the first
     gradient even if that is NaN: for them the flag is read before each step.
     """
 

@@ -36,7 +36,6 @@ OPTIMIZERS = {
     "sgd": {"kind": "sgd", "lr": 0.1},
     "momentum": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
     "adadelta": {"kind": "adadelta"},
-    "muon": {"kind": "muon", "lr": 0.01},
 }
 RARELY = {"every": "99 updates", "metric": "loss"}
 
@@ -70,7 +69,7 @@ def test_a_skipped_update_changes_nothing(corpus, model, optimizer, fault):
     assert (one.reinforce_baseline is None) == (model is BAHDANAU)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "momentum", "adadelta", "muon"])
+@pytest.mark.parametrize("optimizer", ["adam", "momentum", "adadelta"])
 def test_the_first_update_may_be_skipped(corpus, optimizer):
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": {"every": "1 update"}}
     run = train_run(corpus, "run", model=model_with_faults([1]), max_duration=["1 update"], **options)

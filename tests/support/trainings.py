@@ -154,7 +154,7 @@ CASES = {
     },
     "adadelta": {"optimizer": {"kind": "adadelta"}, "report_every": 1, "batch": {"tokens": "auto"}},
     "local": {"model": LOCAL, "ema_decay": 0.9},
-    "convolutional, muon": {"model": CONVOLUTIONAL, "optimizer": {"kind": "muon", "lr": 0.01}},
+    "convolutional": {"model": CONVOLUTIONAL},
     "early stop": {"validation": {"every": "2 updates", "metric": "loss", "patience": 2}, **FAST},
 }
 PLAIN = {

@@ -157,13 +157,12 @@ KNOWN: dict[Rule, set[str]] = {
         "nn.device: torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
         "nn.device: torch.backends.cuda.matmul.allow_tf32",
         "nn.device: torch.backends.cudnn.allow_tf32",
-        "optim.muon: parameter.grad",
         "training.minimum_risk: metric.effective_order",
         "training.nonfinite: self.optimizer.found_inf",
     },
 }
 """Breaches that are left, and assignments to objects of other libraries. A new one is mended, not added here."""
-MAX_PACKAGE_LINES = 31_560
+MAX_PACKAGE_LINES = 31_430
 """Lines of the package, pages included; to be lowered with each feature that becomes shorter."""
 
 
