@@ -60,6 +60,21 @@ def test_json_has_the_probability_of_each_token(
             assert len(rows) == len(found["token_log_probs"]) and len(rows[0]) == len(line.split()) + num_segments
 
 
+def test_probabilities_in_json_have_the_order_of_the_tokens(
+    invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """They are those that `score` gives the translation."""
+    lines = ["a few words", "not many words are there"]
+    write_lines(tmp_path / "in", lines)
+    found = [*map(json.loads, invoke("translate", runs[0], "-i", "in", "--json").out.splitlines())]
+    assert all(len({*one["token_log_probs"]}) > 1 for one in found)
+    write_lines(tmp_path / "out", [one["text"] for one in found])
+    scored = seq2attn.score(runs[0], seq2attn.ScoreOptions(tmp_path / "in", tmp_path / "out"))
+    for one, pair in zip(found, scored, strict=True):
+        assert [*one["tokens"], pair.tokens[-1]] == [*pair.tokens]
+        assert one["token_log_probs"] == pytest.approx([*pair.token_log_probs], abs=1e-4)
+
+
 def test_evaluation_and_comparison(invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path) -> None:
     texts = tmp_path / "in", [tmp_path / "out"]
     printed = json.loads(invoke("evaluate", *runs, "--source", "in", "--reference", "out", "--greedy", "--json").out)
