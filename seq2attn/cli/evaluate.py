@@ -15,13 +15,13 @@ from seq2attn.options.runs import EvaluateOptions
 
 @takes(
     "runs overrides allow_code ensemble rerank rerank_backward source references metrics tokenize tag to greedy beam"
-    " mbr replace_unk glossary as_json plot overwrite long_inputs engine export_dir device precision batch_tokens"
+    " mbr replace_unk glossary as_json attention plot overwrite long_inputs engine export_dir device precision"
+    " batch_tokens"
 )
 def evaluate(
     runs: RunDirs,
     options: TranslationOptions,
     evaluation: EvaluateOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Plot BLEU by source length: FILE.png, .svg or .pdf.", metavar="FILE")
     ] = None,
@@ -51,4 +51,4 @@ def evaluate(
     if plot is not None:
         draw_bleu_by_length({label: result.by_length for label, result in evaluated.by_label.items()}, plot)
     reports = evaluated.reports if len(runs) > 1 else evaluated.reports[str(runs[0])]
-    typer.echo(json.dumps(reports, ensure_ascii=False, indent=1) if as_json else str(evaluated))
+    typer.echo(json.dumps(reports, ensure_ascii=False, indent=1) if evaluation.as_json else str(evaluated))

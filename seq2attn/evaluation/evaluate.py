@@ -23,12 +23,14 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import TermCounts
 from seq2attn.inference.input_checks import InputChecker, check_finite
+from seq2attn.inference.translation import Translation, translation_record
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import read_bytes, read_object, write_bytes, write_json
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.terminal import name_options
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Metrics, Score, bleu_by_length
 from seq2attn.metrics.translation_metric import References
+from seq2attn.options.runs import EvaluateOptions
 from seq2attn.search.search_config import SearchConfig
 
 ENSEMBLE = "ensemble"
@@ -97,6 +99,7 @@ class SetResult:
     note: str | None  # on the choice of the tokenizer of BLEU
     warnings: tuple[str, ...]  # about the set and its scores
     glossary: TermCounts | None = None
+    records: tuple[dict[str, Any], ...] = ()  # each line with tokens and log-probabilities, if requested
 
     @property
     def sentences_per_second(self) -> float:
@@ -167,19 +170,28 @@ def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator
     return translator, {ENSEMBLE: members}
 
 
-def evaluate_run(run: RunDirectory, translator: Translator, tests: Sequence[EvaluationSet]) -> list[SetResult]:
-    """Translate and score each test set."""
+def evaluate_run(
+    run: RunDirectory, translator: Translator, tests: Sequence[EvaluationSet], options: EvaluateOptions | None = None
+) -> list[SetResult]:
+    """Translate and score each test set; with `records` of all lines if `options` ask for JSON."""
     hashes, report = load_hashes(run.folder), DataReport.load(run.folder)
-    return [_evaluate(translator, test, hashes, report.train if report else None) for test in tests]
+    options = options or EvaluateOptions()
+    return [_evaluate(translator, test, hashes, report.train if report else None, options) for test in tests]
 
 
 def _evaluate(
-    translator: Translator, test: EvaluationSet, hashes: Hashes | None, training: CorpusReport | None
+    translator: Translator,
+    test: EvaluationSet,
+    hashes: Hashes | None,
+    training: CorpusReport | None,
+    options: EvaluateOptions,
 ) -> SetResult:
     """The result of one test set; `hashes` and report are those of the training text."""
     checker = InputChecker()
     started = time.monotonic()
-    output = list(translator.translate_iterable(test.sources, num_hypotheses=1, checker=checker))
+    output = list(
+        translator.translate_iterable(test.sources, num_hypotheses=1, attention=options.attention, checker=checker)
+    )
     check_finite(checker.not_finite, f"{test.name}: ")
     seconds = time.monotonic() - started
     translations = tuple(translation.text for translation in output)
@@ -200,7 +212,16 @@ def _evaluate(
         note=test.metrics.note,
         warnings=warnings,
         glossary=translator.glossary.count_met(test.sources, translations) if translator.glossary else None,
+        records=_records(translator, test.sources, output) if options.as_json else (),
     )
+
+
+def _records(
+    translator: Translator, sources: Sequence[str], translations: Sequence[Translation]
+) -> tuple[dict[str, Any], ...]:
+    log_probs = translator.token_log_probs(translations)
+    lines = zip(sources, translations, log_probs, strict=True)
+    return tuple(translation_record(source, translation, [each]) for source, translation, each in lines)
 
 
 def read_translations(
@@ -235,7 +256,7 @@ def read_translations(
 def write_reports(
     run: RunDirectory, origin: Mapping[str, Any], results: list[SetResult], search: SearchConfig, engine: str
 ) -> dict[str, Any]:
-    """Write translations and a report of each set to the run, and return all reports.
+    """Write translations and a report of each set to the run, and return all reports, with the records of lines.
 
     `origin` is that of the weights, `engine` the description of the engine.
     """
@@ -243,7 +264,7 @@ def write_reports(
     sets: dict[str, Any] = {}
     for result in results:
         content = asdict(result)
-        del content["translations"], content["name"], content["note"]
+        del content["translations"], content["name"], content["note"], content["records"]
         content["digests"]["translations"] = text_digest(result.translations)
         content["sentences_per_second"] = result.sentences_per_second
         sets[result.name] = content
@@ -253,4 +274,5 @@ def write_reports(
         for result in results:
             write_bytes(folder / f"{result.name}.txt", _as_bytes(result.translations))
             write_json(folder / f"{result.name}.json", {"set": result.name, **shared, **sets[result.name]})
-    return {**shared, "sets": sets}
+    records = {result.name: {"records": result.records} if result.records else {} for result in results}
+    return {**shared, "sets": {name: {**content, **records[name]} for name, content in sets.items()}}

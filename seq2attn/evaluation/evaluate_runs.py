@@ -100,7 +100,7 @@ def evaluate(
     tests = read_sets(sets, experiments[runs[0]].evaluation)
     results, reports = dict[str, list[SetResult]](), dict[str, Any]()
     for run, experiment in experiments.items():
-        results[str(run)], reports[str(run)] = _evaluate(folders[run], experiment, tests, options)
+        results[str(run)], reports[str(run)] = _evaluate(folders[run], experiment, tests, options, evaluation)
     return RunResults(tests, results, reports)
 
 
@@ -116,13 +116,17 @@ def _load_experiment(run: RunDirectory, options: TranslationOptions, evaluation:
 
 
 def _evaluate(
-    run: RunDirectory, experiment: ExperimentConfig, tests: Sequence[EvaluationSet], options: TranslationOptions
+    run: RunDirectory,
+    experiment: ExperimentConfig,
+    tests: Sequence[EvaluationSet],
+    options: TranslationOptions,
+    evaluation: EvaluateOptions,
 ) -> tuple[list[SetResult], dict[str, Any]]:
     """The results of a run or ensemble, and their report, which is written; warnings are printed."""
     translator, origin = load_with_origin(
         [run, *map(RunDirectory, options.ensemble)], partial(load_translator, run, experiment, options)
     )
-    results = evaluate_run(run, translator, tests)
+    results = evaluate_run(run, translator, tests, evaluation)
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)

@@ -17,7 +17,7 @@ from seq2attn.inference.glossary import TermCounts
 from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.load import load_experiment, load_translator
 from seq2attn.inference.search_options import check_size
-from seq2attn.inference.translation import Translation
+from seq2attn.inference.translation import Translation, translation_record
 from seq2attn.inference.translator import Translator
 from seq2attn.io.outputs import STANDARD_STREAM, check_output, text_output
 from seq2attn.io.terminal import print_warnings
@@ -130,20 +130,8 @@ def _format(number: int, line: str, translation: Translation, files: TranslateOp
     """The output for a line."""
     hypotheses = [translation, *translation.alternatives]
     if files.as_json:
-        best, *alternatives = [
-            {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": t.tokens, "token_log_probs": log_probs}
-            for t, log_probs in zip(hypotheses, translator.token_log_probs(hypotheses), strict=True)
-        ]
-        content = {"source": line, **best, "source_tokens": translation.source_tokens}
-        if (weights := translation.cross_attention) is not None:
-            content["cross_attention"] = weights.tolist()  # [layers, heads, tokens + EOS, source tokens + EOS]
-        if translation.segments:
-            content["segments"] = list(translation.segments)
-        if translation.truncated:
-            content["truncated"] = True
-        if files.n_best > 1:
-            content["alternatives"] = alternatives
-        return json_line(content)
+        record = translation_record(line, translation, translator.token_log_probs(hypotheses))
+        return json_line(({} if files.n_best == 1 else {"alternatives": []}) | record)
     if files.n_best > 1:
         return "".join(f"{number}\t{t.score:.4f}\t{t.text}\n" for t in hypotheses)
     return translation.text + "\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,3 +39,19 @@ class Translation:
         more = f", {len(self.alternatives)} alternatives" if self.alternatives else ""
         weights = "" if self.attention_weights is None else f", {self.attention_weights!r}"
         return f"Translation({self.text!r}, score={self.score:.4f}{more}{weights})"
+
+
+def translation_record(source: str, translation: Translation, log_probs: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """A translation and its alternatives for JSON; `log_probs` are those of the tokens of each of them."""
+    best, *alternatives = [
+        {"text": t.text, "score": t.score, "log_prob": t.log_prob, "tokens": t.tokens, "token_log_probs": tokens}
+        for t, tokens in zip([translation, *translation.alternatives], log_probs, strict=True)
+    ]
+    record = {"source": source, **best, "source_tokens": translation.source_tokens}
+    if (weights := translation.cross_attention) is not None:
+        record["cross_attention"] = weights.tolist()  # [layers, heads, tokens + EOS, source tokens + EOS]
+    if translation.segments:
+        record["segments"] = translation.segments
+    if translation.truncated:
+        record["truncated"] = True
+    return record | ({"alternatives": alternatives} if alternatives else {})

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from seq2attn.errors import UserError
 from seq2attn.options import Device, Tag, To, repeatable
 
 References: TypeAlias = Annotated[list[Path], repeatable("--reference", "FILE", "Reference translations of --source.")]
@@ -34,6 +35,17 @@ class EvaluateOptions:
         ),
     ] = None
     tag: Tag = None
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables, with tokens and log-probabilities.")
+    ] = False
+    attention: Annotated[
+        bool, typer.Option("--attention", help="With --json: add the cross-attention of each translation.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        """Check options that need others. Raises UserError."""
+        if self.attention and not self.as_json:
+            raise UserError("``attention`` needs ``as_json``")
 
 
 @dataclass(frozen=True)

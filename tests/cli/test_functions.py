@@ -84,11 +84,26 @@ def test_evaluation_and_comparison(invoke: Invoke, runs: tuple[Path, Path], tmp_
         (result,) = evaluated.results[run]
         assert [asdict(score) for score in result.scores] == printed[run]["sets"]["in"]["scores"]
         assert all(score.signature for score in result.scores)
+        assert len(printed[run]["sets"]["in"]["records"]) == result.sentences
     compared = invoke("compare", *runs, "--source", "in", "--reference", "out", "--examples", "1", "--format", "json")
     comparison = seq2attn.compare(*map(str, runs), options=seq2attn.CompareOptions(*texts, examples=1))
     assert json.loads(json.dumps(asdict(comparison))) == json.loads(compared.out)
     with pytest.raises(seq2attn.UserError, match="two or more different run directories"):
         seq2attn.compare(runs[0], runs[0])
+
+
+def test_evaluation_has_the_records_of_translate(invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    texts = "--source", "in", "--reference", "out"
+    printed = json.loads(invoke("evaluate", runs[0], *texts, "--json", "--attention").out)
+    translated = invoke("translate", runs[0], "-i", "in", "--json", "--attention", "page.html").out
+    records = [*map(json.loads, translated.splitlines())]
+    assert all(one["cross_attention"] and one["token_log_probs"] for one in records)
+    assert printed["sets"]["in"]["records"] == records
+    assert "cross_attention" not in invoke("evaluate", runs[0], *texts, "--json").out
+    kept = RunDirectory(tmp_path / "one/run").folder / "evaluation/in.json"
+    assert "records" not in json.loads(kept.read_text(encoding="utf-8"))
+    refused = invoke("evaluate", runs[0], *texts, "--attention", code=2)
+    assert refused.err == "error: --attention needs --json\n"
 
 
 def test_alignment(invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path) -> None:
