@@ -30,6 +30,7 @@ class DecoderOutput(NamedTuple):
     state: Any  # after the last token; its type depends on the decoder
     cross_attention: Tensor | None  # [N, L, H, T, S], lowest layer first, if `need_weights`
     sample_log_prob: Tensor | None = None  # [N, T]: weighted log-probability of hard attention's samples
+    self_attention: Tensor | None = None  # [N, L, H, T, T], if `need_weights`; see its decoder
 
 
 class DecoderBaseConfig(Config):

@@ -46,10 +46,10 @@ class SSRUDecoderLayer(DecoderLayer[Tensor]):
         self.feed_forward = config.build_feed_forward(dim)
         self.feed_forward_residual = config.build_residual(dim)
 
-    def attend_target(self, x: Tensor, cached: Tensor, context: LayerContext) -> tuple[Tensor, Tensor]:
+    def attend_target(self, x: Tensor, cached: Tensor, context: LayerContext) -> tuple[Tensor, Tensor, None]:
         """SSRU: x [N, T, D] -> [N, T, D], and the cell after the last token [N, D]"""
         hidden, cell = self.ssru(self.ssru_residual.sublayer_input(x), cached, context.layout)
-        return self.ssru_residual.add_output(x, hidden), cell
+        return self.ssru_residual.add_output(x, hidden), cell, None
 
 
 class SSRUDecoderConfig(TransformerLayersConfig, AttentionDecoderBaseConfig):

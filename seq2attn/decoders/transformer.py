@@ -53,6 +53,7 @@ class LayerContext:
 
     position: Tensor  # [N, T]
     layout: SequenceLayout | None  # of packed sentences
+    need_weights: bool
     bias: Tensor | None  # [B or 1, H, K*T, C + K*T]: of the scores of the self-attention
 
 
@@ -65,32 +66,30 @@ class DecoderLayer(nn.Module, ABC, Generic[Cached]):
     feed_forward_residual: ResidualConnection
 
     @abstractmethod
-    def attend_target(self, x: Tensor, cached: Cached, context: LayerContext) -> tuple[Tensor, Cached]:
-        """Layer over the target tokens: x [N, T, D] -> [N, T, D], and its part of the cache"""
+    def attend_target(self, x: Tensor, cached: Cached, context: LayerContext) -> tuple[Tensor, Cached, Tensor | None]:
+        """Layer over the target tokens: x [N, T, D] -> [N, T, D], its part of the cache, and weights [N, H, T, T]
+
+        The weights are those of a self-attention over a whole target, if needed.
+        """
 
     def attend_source(
-        self, x: Tensor, memory: Memory, state: AttentionState, context: LayerContext, *, need_weights: bool
+        self, x: Tensor, memory: Memory, state: AttentionState, context: LayerContext
     ) -> tuple[Tensor, AttentionOutput]:
         """Cross-attention: x [N, T, D] -> [N, T, D], and its output"""
-        y, layout = self.cross_attention_residual.sublayer_input(x), context.layout
-        output = self.cross_attention(y, memory, context.position, state, need_weights=need_weights, layout=layout)
+        y, need_weights = self.cross_attention_residual.sublayer_input(x), context.need_weights
+        output = self.cross_attention(
+            y, memory, context.position, state, need_weights=need_weights, layout=context.layout
+        )
         return self.cross_attention_residual.add_output(x, output.context), output
 
     def forward(
-        self,
-        x: Tensor,
-        cached: Cached,
-        memory: Memory,
-        attention_state: AttentionState,
-        context: LayerContext,
-        *,
-        need_weights: bool,
-    ) -> tuple[Tensor, Cached, AttentionOutput]:
-        """x [N, T, D] -> [N, T, D], the part of the cache, and the output of the cross-attention"""
-        x, cached = self.attend_target(x, cached, context)
-        x, output = self.attend_source(x, memory, attention_state, context, need_weights=need_weights)
+        self, x: Tensor, cached: Cached, memory: Memory, attention_state: AttentionState, context: LayerContext
+    ) -> tuple[Tensor, Cached, AttentionOutput, Tensor | None]:
+        """x [N, T, D] -> [N, T, D], the part of the cache, the output of the cross-attention, and self-attention"""
+        x, cached, weights = self.attend_target(x, cached, context)
+        x, output = self.attend_source(x, memory, attention_state, context)
         x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
-        return x, cached, output
+        return x, cached, output, weights
 
 
 class TransformerDecoderLayer(DecoderLayer[CachedLayer]):
@@ -105,15 +104,21 @@ class TransformerDecoderLayer(DecoderLayer[CachedLayer]):
         self.feed_forward = config.build_feed_forward(dim)
         self.feed_forward_residual = config.build_residual(dim)
 
-    def attend_target(self, x: Tensor, cached: CachedLayer, context: LayerContext) -> tuple[Tensor, CachedLayer]:
+    def attend_target(
+        self, x: Tensor, cached: CachedLayer, context: LayerContext
+    ) -> tuple[Tensor, CachedLayer, Tensor | None]:
         """Causal self-attention: x [N, T, D] -> [N, T, D], and all keys and values, with those of the new tokens"""
         y, position, layout = self.self_attention_residual.sublayer_input(x), context.position, context.layout
         sentences = cached.entries[0].size(0)
         tokens, positions = y.reshape(sentences, -1, y.size(-1)), position.reshape(sentences, -1)
         cached = cached.append(self.self_attention.project_keys_values(tokens, tokens, positions))
         target = Memory(*cached.entries, cached.mask, layout, context.bias)
-        output = self.self_attention(y, target, position, causal=cached.causal, layout=layout)
-        return self.self_attention_residual.add_output(x, output.context), cached
+        # Of a whole target only, and not in training, where guided alignment needs the cross-attention alone.
+        need_weights = context.need_weights and cached.causal and not self.training
+        output = self.self_attention(
+            y, target, position, causal=cached.causal, need_weights=need_weights, layout=layout
+        )
+        return self.self_attention_residual.add_output(x, output.context), cached, output.weights
 
 
 class TransformerDecoder(Decoder[TransformerDecoderState[Cached]], Generic[Cached]):
@@ -167,19 +172,23 @@ class TransformerDecoder(Decoder[TransformerDecoderState[Cached]], Generic[Cache
         position = next_positions(state.position, embedded) if layout is None else layout.positions
         x = self.dropout(self.embedding_norm(embedded + self.position_encoding(position).to(embedded.dtype)))
         layer_caches = state.cache.extend(embedded.size(1))
-        context = LayerContext(position, layout, self._self_attention_bias(layer_caches[0], position, layout))
+        bias = self._self_attention_bias(layer_caches[0], position, layout)
+        context = LayerContext(position, layout, need_weights, bias)
         kept: list[Cached] = []
         outputs: list[AttentionOutput] = []
+        self_attention: list[Tensor] = []
         parts = zip(self.layers, layer_caches, memory, state.attention_states, strict=True)
         for layer, cached, layer_memory, attention_state in parts:
-            y, cached, output = layer(x, cached, layer_memory, attention_state, context, need_weights=need_weights)
+            y, cached, output, weights = layer(x, cached, layer_memory, attention_state, context)
             x, log_prob = self.layer_drop(x, y, output.sample_log_prob)
             kept.append(cached)
             outputs.append(output._replace(sample_log_prob=log_prob))
+            self_attention += [] if weights is None else [weights]
         attention_states = tuple(output.state for output in outputs)
         cache, position = state.cache.finish(kept), state.position + embedded.size(1)
         new_state = TransformerDecoderState(cache, attention_states, position)
-        return DecoderOutput(self.norm(x), new_state, *stack_layers(outputs))
+        stacked = torch.stack(self_attention, 1) if self_attention else None
+        return DecoderOutput(self.norm(x), new_state, *stack_layers(outputs), stacked)
 
     def _self_attention_bias(self, cached: Cached, position: Tensor, layout: SequenceLayout | None) -> Tensor | None:
         """[B or 1, H, K*T, C + K*T], of padded sentences; None without relative-bias positions"""

@@ -211,15 +211,27 @@ class Translator:
                 replace(self.encode(line, search.lengths), prefix=encode_prefix(self.target, text))
                 for line, text in batch
             ]
-            ranked, truncated = self._search_window(encoded, search, checks)
-            for line, hypotheses, is_truncated in zip(encoded, ranked, truncated, strict=True):
-                translation = build_translation(
-                    line, engine_sources(self.members, line), hypotheses, num_hypotheses, self.tokenizers, self._decode
-                )
-                weights = self._line_weights(line, hypotheses) if attention else None
-                yield replace(translation, truncated=is_truncated, attention_weights=weights)
+            yield from self.translate_encoded(encoded, search, checks, num_hypotheses, attention=attention)
         if checker is None:
             warn_at_caller(checks)
+
+    def translate_encoded(
+        self,
+        lines: Sequence[SourceLine],
+        search: SearchConfig,
+        checker: InputChecker,
+        num_hypotheses: int | None = None,
+        *,
+        attention: bool = False,
+    ) -> Iterator[Translation]:
+        """The translations of lines as `encode` gives them. For the arguments see `translate_iterable`."""
+        ranked, truncated = self._search_window(lines, search, checker)
+        for line, hypotheses, is_truncated in zip(lines, ranked, truncated, strict=True):
+            translation = build_translation(
+                line, engine_sources(self.members, line), hypotheses, num_hypotheses, self.tokenizers, self._decode
+            )
+            weights = self._line_weights(line, hypotheses) if attention else None
+            yield replace(translation, truncated=is_truncated, attention_weights=weights)
 
     def _search_window(
         self, lines: Sequence[SourceLine], search: SearchConfig, checks: InputChecker
@@ -227,8 +239,7 @@ class Translator:
         """The hypotheses of all segments of each line, and whether its translation may be truncated."""
         number = checks.num_lines + 1
         checks.add_lines(lines, self.source)
-        own_seed = search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search
-        ranked = self._search(lines, own_seed)
+        ranked = self._search(lines, search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search)
         truncated = are_truncated(lines, ranked, search.lengths)
         checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
         checks.add_not_finite([line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments])

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from seq2attn.data.collate import batch_by_length, collate, collate_source
 from seq2attn.models import Seq2Seq
+from seq2attn.options import AttentionKind
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.tokenizers.vocabulary import EOS
+from seq2attn.tokenizers.vocabulary import BOS, EOS
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,8 +25,10 @@ class AttentionWeights:
 
     source: TokenizedText
     target: TokenizedText
+    target_input: TokenizedText  # of the decoder: BOS, then the target without EOS
     cross_attention: NDArray[np.float32] | None  # [layers, heads, target, source], by output token
     encoder_self_attention: NDArray[np.float32] | None  # [layers, heads, source, source]
+    decoder_self_attention: NDArray[np.float32] | None  # [layers, heads, target, target input], by output token
 
     @classmethod
     @torch.no_grad()
@@ -32,17 +36,30 @@ class AttentionWeights:
         cls, model: Seq2Seq, tokenizers: TokenizerPair, source: Sequence[int], target: Sequence[int]
     ) -> AttentionWeights:
         """Attention weights of ids without EOS."""
-        (cross_attention,) = cross_attention_weights(model, [(source, target)])
+        (cross_attention, decoder_self_attention), *_ = _decoder_weights(model, [(source, target)])
         source_text = TokenizedText.from_ids(tokenizers[0], [*source, EOS])
         target_text = TokenizedText.from_ids(tokenizers[1], [*target, EOS])
         weights = model.encoder_self_attention(*collate_source([source], model.device))
         encoder_self_attention = None if weights is None else weights[0].float().cpu().numpy()
-        return cls(source_text, target_text, cross_attention, encoder_self_attention)
+        input_text = TokenizedText.from_ids(tokenizers[1], [BOS, *target])
+        return cls(
+            source_text, target_text, input_text, cross_attention, encoder_self_attention, decoder_self_attention
+        )
+
+    def by_kind(self, kind: AttentionKind) -> tuple[TokenizedText, TokenizedText, NDArray[np.float32] | None]:
+        """Queries, keys and weights [layers, heads, queries, keys] of a kind of attention; None without it."""
+        match kind:
+            case "cross":
+                return self.target, self.source, self.cross_attention
+            case "encoder":
+                return self.source, self.source, self.encoder_self_attention
+            case "decoder":
+                return self.target, self.target_input, self.decoder_self_attention
 
     def __repr__(self) -> str:
-        weights = (self.cross_attention, self.encoder_self_attention)
-        cross, encoder = (None if array is None else list(array.shape) for array in weights)
-        return f"AttentionWeights({cross=}, {encoder=})"
+        weights = (self.cross_attention, self.encoder_self_attention, self.decoder_self_attention)
+        cross, encoder, decoder = (None if array is None else list(array.shape) for array in weights)
+        return f"AttentionWeights({cross=}, {encoder=}, {decoder=})"
 
     @classmethod
     def concat(cls, parts: Sequence[AttentionWeights]) -> AttentionWeights:
@@ -52,8 +69,10 @@ class AttentionWeights:
         return cls(
             TokenizedText.concat([part.source for part in parts]),
             TokenizedText.concat([part.target for part in parts]),
+            TokenizedText.concat([part.target_input for part in parts]),
             _block_diagonal([part.cross_attention for part in parts]),
             _block_diagonal([part.encoder_self_attention for part in parts]),
+            _block_diagonal([part.decoder_self_attention for part in parts]),
         )
 
 
@@ -80,12 +99,26 @@ def cross_attention_weights(
     """
     output: list[NDArray[np.float32] | None] = [None] * len(pairs)
     for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
-        batch = collate([pairs[row] for row in rows]).to(model.device)
-        decoded = model(batch.source, batch.sequences, batch.target, need_weights=True)
-        if decoded.cross_attention is not None:
-            weights = decoded.cross_attention
-            weights[model.log_probs(decoded.hidden[:, 0]).isnan().any(1)] = math.nan
-            for row, matrix in zip(rows, weights.float().cpu().numpy(), strict=True):
-                source, target = pairs[row]
-                output[row] = matrix[:, :, : len(target) + 1, : len(source) + 1]
+        for row, (weights, _) in zip(rows, _decoder_weights(model, [pairs[row] for row in rows]), strict=True):
+            output[row] = weights
     return output
+
+
+def _decoder_weights(
+    model: Seq2Seq, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
+) -> list[tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]]:
+    """Cross-attention and self-attention of the decoder for each pair of a batch; None for what the model lacks."""
+    batch = collate(pairs).to(model.device)
+    decoded = model(batch.source, batch.sequences, batch.target, need_weights=True)
+    is_nan = model.log_probs(decoded.hidden[:, 0]).isnan().any(1)
+
+    def matrices(weights: Tensor | None, *sides: int) -> list[NDArray[np.float32] | None]:
+        """Weights of each pair without padding; `sides`: 0 or 1, the side of rows and columns."""
+        if weights is None:
+            return [None] * len(pairs)
+        weights[is_nan] = math.nan
+        sizes = ([len(pair[side]) + 1 for side in sides] for pair in pairs)
+        arrays = weights.float().cpu().numpy()
+        return [array[:, :, :rows, :columns] for array, (rows, columns) in zip(arrays, sizes, strict=True)]
+
+    return [*zip(matrices(decoded.cross_attention, 1, 0), matrices(decoded.self_attention, 1, 1), strict=True)]

@@ -98,7 +98,7 @@ SweepOverrides: TypeAlias = Annotated[
 SearchPrecision: TypeAlias = Literal["float32", "bfloat16"]
 LongInputs: TypeAlias = Literal["split", "truncate"]
 """Treatment of a source line with too many tokens."""
-AttentionKind: TypeAlias = Literal["cross", "encoder"]
+AttentionKind: TypeAlias = Literal["cross", "encoder", "decoder"]
 ColorScale: TypeAlias = Literal["max", "row", "0-1"]
 
 
@@ -262,9 +262,7 @@ class AttentionSelection:
 
     kind: Annotated[
         AttentionKind | None,
-        typer.Option(
-            "--attention-kind", help="Cross-attention, or the encoder's self-attention. [cross; in HTML both]"
-        ),
+        typer.Option("--attention-kind", help="Cross-attention, or self-attention of one side. [cross; in HTML all]"),
     ] = None
     layer: Annotated[
         str | int | None,

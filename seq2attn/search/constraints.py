@@ -60,6 +60,7 @@ class Constraints:
 
     limits: LengthLimits  # of the active sentences
     forbidden: Tensor  # ids
+    bos: int
     eos: int
     last_too_early: int  # up to this step some sentence must not end
     first_forced_end: int  # from this step on some sentence must end
@@ -70,6 +71,7 @@ class Constraints:
     def from_limits(
         cls,
         limits: LengthLimits,
+        bos: int,
         eos: int,
         suppress_tokens: tuple[int, ...] = (),
         no_repeat_ngram_size: int | None = None,
@@ -78,7 +80,7 @@ class Constraints:
         forbidden = torch.tensor(suppress_tokens, dtype=torch.long, device=limits.max_length.device)
         bounds = torch.stack([limits.min_length.max() - 1, limits.max_length.min(), limits.max_length.max()])
         last_too_early, first_forced_end, max_length = bounds.tolist()  # read from the device once
-        return cls(limits, forbidden, eos, last_too_early, first_forced_end, max_length, no_repeat_ngram_size)
+        return cls(limits, forbidden, bos, eos, last_too_early, first_forced_end, max_length, no_repeat_ngram_size)
 
     def select_rows(self, rows: Tensor) -> Constraints:
         """The constraints of the sentences `rows`."""

@@ -95,12 +95,12 @@ class Beams:
     longest_penalty: Tensor  # [b]: length penalty at the maximum length
 
     @classmethod
-    def start(cls, strategy: SearchStrategy, constraints: Constraints, lengths: LengthPenalty, bos: int) -> Beams:
+    def start(cls, strategy: SearchStrategy, constraints: Constraints, lengths: LengthPenalty) -> Beams:
         """Beams before the first token."""
         limits, k = constraints.limits, strategy.beam_size
         b, device = len(limits.max_length), limits.max_length.device
         ended = Hypotheses.empty(b, k, constraints.max_length + 1, constraints.eos, device)
-        live = ended.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), bos)
+        live = ended.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), constraints.bos)
         sentences = torch.arange(b, device=device)
         scores = strategy.initial_scores(torch.zeros(b, k, device=device))
         return cls(sentences, live, scores, ended, torch.zeros_like(sentences), lengths.penalty(limits.max_length))
@@ -145,6 +145,26 @@ class Beams:
         return Hypotheses(tokens, scores, torch.cat([ended.log_probs, log_prob], 1).gather(1, index))
 
 
+@dataclass(frozen=True)
+class SearchStep:
+    """One step of a search, for an observer: all that was considered, and the beams before and after it."""
+
+    number: int  # t, from 1
+    strategy: SearchStrategy
+    constraints: Constraints
+    penalty: Tensor  # length penalty of hypotheses that end
+    model_log_probs: Tensor  # [b, K, V], or [b, 1, V] in the first step
+    log_probs: Tensor  # [b, K, V] under the constraints
+    candidates: Candidates
+    before: Beams
+    after: Beams
+    parent: Tensor  # [b, K], of the live hypotheses after it
+
+
+SearchObserver = Callable[[SearchStep], None]
+"""Called after each step; the tensors are valid until it returns."""
+
+
 @torch.no_grad()
 def search(
     step: Step,
@@ -153,29 +173,33 @@ def search(
     *,
     strategy: SearchStrategy,
     constraints: Constraints,
-    bos: int,
     scoring: Scoring = Scoring(),
+    observer: SearchObserver | None = None,
 ) -> Hypotheses:
     """Decode each sentence until no live hypothesis can beat its worst finished one, or enough are finished.
 
     `state` and `memory` have one row per sentence, or per group of its hypotheses. NaN as a log-probability is the best
     score of its sentence.
     """
-    beams = Beams.start(strategy, constraints, scoring.lengths, bos)
+    beams = Beams.start(strategy, constraints, scoring.lengths)
     output, k, check = beams.ended, strategy.beam_size, EndCheck(strategy.groups)
     penalties = scoring.lengths.penalty(torch.arange(constraints.max_length + 1, device=beams.live.device))
     for t in range(1, constraints.max_length + 1):
         log_probs, state = _step(step, beams.live, t, state, memory)
         state = state if t > 1 else repeat_rows(state, k)
+        model_log_probs = log_probs if observer is None else log_probs.clone()  # constraints overwrite them
         log_probs = constraints.apply(log_probs, beams.live, t).expand(-1, k, -1)
         candidates = constraints.select(strategy, log_probs, beams.scores, beams.live, t)
         end_score = None if scoring.end_score is None else scoring.end_score(state)
+        before = beams
         beams, parent, can_improve = beams.extend(
             t, candidates, constraints.eos, penalties[t], end_score, strategy.max_finished
         )
+        if observer is not None:
+            rules = strategy, constraints, penalties[t]
+            observer(SearchStep(t, *rules, model_log_probs, log_probs, candidates, before, beams, parent))
         state = reorder_beams(state, parent) if k > 1 else state
-        remaining = check.remaining_rows(can_improve, t)
-        if remaining is not None and not len(remaining):
+        if (remaining := check.remaining_rows(can_improve, t)) is not None and not len(remaining):
             break
         if remaining is not None and len(can_improve) - len(remaining) >= len(can_improve) / COMPACT_SHARE:
             output, state = output.update(beams.sentences, beams.ended), select_sentences(state, remaining, k)

@@ -12,7 +12,7 @@ from seq2attn.errors import UserError
 from seq2attn.io.outputs import output
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.options import AttentionKind, AttentionSelection
-from seq2attn.visualization.attention_map import MEAN, AttentionMap, scale_weights
+from seq2attn.visualization.attention_map import KIND_NAMES, MEAN, AttentionMap, scale_weights
 from seq2attn.visualization.figure import DRAWING, check_picture
 from seq2attn.visualization.heatmap import draw_heatmap
 from seq2attn.visualization.html_page import attention_html
@@ -44,8 +44,8 @@ def select_map(
 def select_all_maps(weights: AttentionWeights, selection: AttentionSelection = DEFAULT_SELECTION) -> list[AttentionMap]:
     """The selected maps of one sentence for a page. Raises UserError if there is no such attention."""
     kinds: list[AttentionKind] = [selection.kind or "cross"]
-    if selection.kind is None and weights.encoder_self_attention is not None:
-        kinds = ["encoder"] if weights.cross_attention is None else ["cross", "encoder"]
+    if selection.kind is None:
+        kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None] or kinds
     return [select_map(weights, selection, kind, layer="all", head="all") for kind in kinds]
 
 

@@ -49,7 +49,11 @@ def scale_weights(weights: NDArray[np.float32], scale: ColorScale) -> ScaledWeig
     return ScaledWeights(weights, full, LEGENDS[scale])
 
 
-KIND_NAMES: dict[AttentionKind, str] = {"cross": "cross-attention", "encoder": "encoder self-attention"}
+KIND_NAMES: dict[AttentionKind, str] = {
+    "cross": "cross-attention",
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+}
 MEAN = "mean"  # in place of a head's number
 
 
@@ -75,21 +79,19 @@ class AttentionMap:
 
     @classmethod
     def from_weights(cls, weights: AttentionWeights, kind: AttentionKind) -> AttentionMap:
-        """All layers and heads of the cross-attention, or of the encoder's self-attention.
+        """All layers and heads of the cross-attention, or of the self-attention of encoder or decoder.
 
         Raises UserError for an unknown kind, or if the model has none of this kind.
         """
         if kind not in KIND_NAMES:
-            raise UserError(f"there is no kind of attention `{kind}`; use {' or '.join(KIND_NAMES)}")
-        by_kind = {"cross": weights.cross_attention, "encoder": weights.encoder_self_attention}
-        values = by_kind[kind]
+            raise UserError(f"there is no kind of attention `{kind}`; use {', '.join(KIND_NAMES)}")
+        queries, keys, values = weights.by_kind(kind)
         if values is None:
-            present = [name for name in KIND_NAMES if by_kind[name] is not None]
+            present = [name for name in KIND_NAMES if weights.by_kind(name)[2] is not None]
             hint = "".join(f"; it has {KIND_NAMES[name]} (``kind={name}``)" for name in present)
             raise UserError(f"there is no attention to draw: the model has no {KIND_NAMES[kind]}{hint}")
         layers, heads = (tuple(str(i + 1) for i in range(n)) for n in values.shape[:2])
-        queries = weights.target if kind == "cross" else weights.source
-        return cls(kind, queries, weights.source, values, layers, heads)
+        return cls(kind, queries, keys, values, layers, heads)
 
     def layer(self, layer: str | int) -> AttentionMap:
         """One layer, counted from 1, lowest first; or the `top` one, or `all`.

@@ -33,7 +33,8 @@ def random_weights(
         size = (layers, heads, len(queries.tokens))
         return rng.dirichlet([0.3] * len(SOURCE.tokens), size=size).astype(np.float32)
 
-    return AttentionWeights(SOURCE, TARGET, weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None)
+    cross, self_attention = weights(TARGET) if decoder else None, weights(SOURCE) if encoder else None
+    return AttentionWeights(SOURCE, TARGET, TARGET, cross, self_attention, None)
 
 
 def page_data(page: str) -> dict[str, Any]:

@@ -19,9 +19,8 @@ def limits(sentences, max_length, min_length=1):
 
 def search(step, state, memory, *, strategy, limits, bos, eos, lengths=RULES[0], **options):
     """A search with its constraints written as options."""
-    constraints, scoring = Constraints.from_limits(limits, eos, **options), Scoring(lengths)
-    settings = {"strategy": strategy, "constraints": constraints, "bos": bos, "scoring": scoring}
-    return search_with_constraints(step, state, memory, **settings)
+    constraints, scoring = Constraints.from_limits(limits, bos, eos, **options), Scoring(lengths)
+    return search_with_constraints(step, state, memory, strategy=strategy, constraints=constraints, scoring=scoring)
 
 
 def markov(seed):

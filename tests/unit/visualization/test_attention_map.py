@@ -108,7 +108,7 @@ def test_titles_are_the_sentences(tmp_path: Path, line: str, right_to_left: bool
     tokenizer = CharacterTokenizerConfig().train([line]).with_direction(right_to_left=right_to_left)
     text = TokenizedText.from_ids(tokenizer, [*tokenizer.encode(line), EOS])
     size = len(text.tokens)
-    weights = AttentionWeights(text, text, np.ones((1, 1, size, size), np.float32), None)
+    weights = AttentionWeights(text, text, text, np.ones((1, 1, size, size), np.float32), None, None)
     for selection in (AttentionSelection(), AttentionSelection(whole_words=True)):
         draw_attention([weights, AttentionWeights.concat([weights, weights])], tmp_path / "page.html", selection)
         one, both = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))["sentences"]
@@ -143,7 +143,9 @@ def test_marks_are_alone_and_the_bytes_of_a_letter_are_joined(whole_words: bool)
     source, target = "“Old, boat” ب!", "A boat ب."
     sides = [TokenizedText.from_ids(tokenizer, [*tokenizer.encode(line), EOS]) for line in (source, target)]
     values = np.random.default_rng(1).random((1, 2, len(sides[1].tokens), len(sides[0].tokens)), np.float32)
-    drawn = select_map(AttentionWeights(*sides, values, None), AttentionSelection(whole_words=whole_words))
+    drawn = select_map(
+        AttentionWeights(*sides, sides[1], values, None, None), AttentionSelection(whole_words=whole_words)
+    )
     assert "<0x" not in "".join((*drawn.keys.tokens, *drawn.queries.tokens))
     place = [token.strip("▁") for token in drawn.keys.tokens].index("ب")
     is_byte = [token.startswith("<0x") for token in sides[0].tokens]

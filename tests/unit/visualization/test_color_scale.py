@@ -23,7 +23,9 @@ WEIGHTS = random_weights()
 FAINT = AttentionWeights(
     TokenizedText.from_words(["a", "b", "</s>"], "a b"),
     TokenizedText.from_words(["x", "</s>"], "x"),
+    TokenizedText.from_words(["<s>", "x"], "x"),
     np.array([[[[0.08, 0.04, 0.0], [0.1, 0.4, 0.25]]]], np.float32),
+    None,
     None,
 )
 
@@ -116,7 +118,7 @@ def test_long_titles_and_labels_are_cut(saved_figures: list[Any], tmp_path: Path
         TokenizedText.from_words(["ship", "</s>"], "ship"),
     )
     weights = np.full((1, 2, 2, len(words)), 1 / len(words), np.float32)
-    draw_attention(AttentionWeights(source, target, weights, None), tmp_path / "map.png", run="runs/mine")
+    draw_attention(AttentionWeights(source, target, target, weights, None, None), tmp_path / "map.png", run="runs/mine")
     (canvas,) = saved_figures
     canvas.draw_without_rendering()
     lines = canvas.get_suptitle().split("\n")
@@ -129,7 +131,7 @@ def test_the_color_bar_beside_long_labels_is_short(saved_figures: list[Any], tmp
     words = TokenizedText.from_words(["x" * 40, "y", "z", "</s>"], "")
     weights = np.full((3, 4, 4, 4), 0.25, np.float32)
     selection = AttentionSelection(layer="all", head="all")
-    draw_attention(AttentionWeights(words, words, weights, None), tmp_path / "map.svg", selection)
+    draw_attention(AttentionWeights(words, words, words, weights, None, None), tmp_path / "map.svg", selection)
     (canvas,) = saved_figures
     canvas.draw_without_rendering()
     assert 1 < canvas.axes[-1].get_window_extent().height / canvas.dpi < 2.2  # inches

@@ -124,7 +124,7 @@ def test_light_and_dark_mode(show: Show):
 def test_a_map_of_many_words_and_heads_fits_the_screen(show: Show):
     side = TokenizedText.from_words([f"word{i}" for i in range(60)], "")
     weights = np.random.default_rng(0).dirichlet([0.1] * 60, size=(8, 8, 60)).astype(np.float32)
-    page = show(AttentionWeights(side, side, None, weights), width=1280)
+    page = show(AttentionWeights(side, side, side, None, weights, None), width=1280)
     assert page.get("document.getElementById('map').getBoundingClientRect().right") <= 1280
     assert page.get("document.documentElement.scrollWidth") <= 1280
     letters = "[...document.querySelectorAll('#map th')].map(th => parseFloat(getComputedStyle(th).fontSize))"
