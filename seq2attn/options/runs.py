@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from seq2attn.errors import UserError
-from seq2attn.options import Device, Tag, To, repeatable
+from seq2attn.options import Device, OutputFile, Overwrite, Tag, To, repeatable
 
 References: TypeAlias = Annotated[list[Path], repeatable("--reference", "FILE", "Reference translations of --source.")]
 
@@ -65,6 +65,47 @@ class CompareOptions:
     examples: Annotated[
         int, typer.Option(min=0, help="Number of sentences whose translations differ most.", metavar="N")
     ] = 5
+
+
+@dataclass(frozen=True)
+class ExploreOptions:
+    """Runs, text and output of `seq2attn explore`."""
+
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN_DIR", help="One or more run directories, then sentences.", show_default=False),
+    ]
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Show the lines of FILE in a table.", metavar="FILE")
+    ] = None
+    references: References = field(default_factory=list)
+    test_set: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Show a test set of the config in a table, with its scores.")
+    ] = None
+    worst: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the N lines with the lowest chrF.")] = None
+    best: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the N lines with the highest chrF.")] = None
+    output_file: OutputFile = None
+    overwrite: Overwrite = False
+    all_heads: Annotated[
+        bool, typer.Option("--all-heads", help="With --output: all attention heads of long sentences, too.")
+    ] = False
+    port: Annotated[int | None, typer.Option(min=1, max=65535, metavar="N", help="Port of the page. [a free one]")] = (
+        None
+    )
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Show the kept checkpoints of a run, with a slider.")
+    ] = False
+    tag: Tag = None
+
+    def __post_init__(self) -> None:
+        """Check options that exclude each other, or need others. Raises UserError."""
+        if self.test_set is not None and self.input_file is not None:
+            raise UserError("give ``test_set`` or ``input_file``, not both")
+        if self.worst and self.best:
+            raise UserError("give ``worst`` or ``best``, not both")
+        if (self.worst or self.best) and self.test_set is None and not self.references:
+            raise UserError("``worst`` and ``best`` need ``test_set``, or ``input_file`` and ``references``")
 
 
 @dataclass(frozen=True)

@@ -24,28 +24,31 @@ FORCED = {"align", "score"}
 CHECKS = {"doctor", "export"}
 STORED = {"compare"}  # reads the translations that `evaluate` wrote, with all options of that, which it compares
 NO_TEXT = {"average"}
+EXPLORER = {"explore"}  # shows the search of the native engine, for one sentence at a time
 FROM_CONFIG = {"train", "prepare", "sweep", "reproduce", "speedrun", "config check", "config show"}
-COMMANDS = SEARCHES | FORCED | CHECKS | STORED | NO_TEXT
+COMMANDS = SEARCHES | FORCED | CHECKS | STORED | NO_TEXT | EXPLORER
 TABLE: dict[str, set[str]] = {
     "--allow-code": COMMANDS | FROM_CONFIG,
-    "--tag": SEARCHES | FORCED | CHECKS | STORED,
-    "--to": SEARCHES | FORCED,  # a check and an export are of the language that the run has; compared are engines
-    "--device": SEARCHES | FORCED | {"doctor", "init"},  # an export is verified on the CPU
-    "--precision": SEARCHES,  # log-probabilities and links are those of float32
+    "--tag": SEARCHES | FORCED | CHECKS | STORED | EXPLORER,
+    "--to": SEARCHES
+    | FORCED
+    | EXPLORER,  # a check and an export are of the language that the run has; compared are engines
+    "--device": SEARCHES | FORCED | {"doctor", "init"} | EXPLORER,  # an export is verified on the CPU
+    "--precision": SEARCHES | EXPLORER,  # log-probabilities and links are those of float32
     "--engine": SEARCHES,  # only a search runs elsewhere; `doctor` is about the native one
     "--export-dir": SEARCHES,
-    "--ensemble": SEARCHES,  # log-probabilities and attention are those of one model
+    "--ensemble": SEARCHES | EXPLORER,  # log-probabilities and attention are those of one model
     "--batch-tokens": SEARCHES,
-    "--set": SEARCHES | FROM_CONFIG,  # of the search, which the others have not, or of the whole config
-    "--beam": SEARCHES,  # another search of a corpus is `--set search.kind=…`, which its settings record
-    "--greedy": {"translate", "evaluate"},
-    "--mbr": {"translate", "evaluate"},
-    "--long-inputs": {"translate", "evaluate"},  # a corpus leaves out lines that are too long
-    "--replace-unk": {"translate", "evaluate"},  # a corpus leaves out translations with unknown words
-    "--glossary": {"translate", "evaluate"},
+    "--set": SEARCHES | FROM_CONFIG | EXPLORER,  # of the search, which the others have not, or of the whole config
+    "--beam": SEARCHES | EXPLORER,  # another search of a corpus is `--set search.kind=…`, which its settings record
+    "--greedy": {"translate", "evaluate"} | EXPLORER,
+    "--mbr": {"translate", "evaluate"} | EXPLORER,
+    "--long-inputs": {"translate", "evaluate"} | EXPLORER,  # a corpus leaves out lines that are too long
+    "--replace-unk": {"translate", "evaluate"} | EXPLORER,  # a corpus leaves out translations with unknown words
+    "--glossary": {"translate", "evaluate"} | EXPLORER,
     "--min-log-prob": {"distill", "back-translate"},
-    "--rerank": {"translate", "evaluate"},
-    "--rerank-backward": {"translate", "evaluate"},
+    "--rerank": {"translate", "evaluate"} | EXPLORER,
+    "--rerank-backward": {"translate", "evaluate"} | EXPLORER,
 }
 NO_MEANING = {"--source", "--target", "--reference", "--input", "--output", "--json", "--dry-run", "--jobs", "--redo",
               "--verify-with", "--overwrite"}  # fmt: skip

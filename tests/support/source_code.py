@@ -21,7 +21,7 @@ LAYERS = """
     experiment
     inference
     training  pretrained  evaluation  diagnostics
-    exporters  sweep  starter
+    exporters  sweep  starter  explorer
     cli
     __main__
 """

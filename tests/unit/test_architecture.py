@@ -23,7 +23,7 @@ def test_every_file_exists():
 
 def test_the_files_of_each_concept_have_its_names():
     rows = [line.split("|")[1:-1] for line in section("Concepts and files").splitlines() if line.startswith("|")]
-    assert len(rows) == 2 + 11
+    assert len(rows) == 2 + 12
     for concept, files, names in rows[2:]:
         texts = [(ROOT / name).read_text(encoding="utf-8") for name in re.findall(r"`(.*?)`", files)]
         assert texts, concept

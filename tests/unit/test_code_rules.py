@@ -4,7 +4,6 @@ import ast
 import functools
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -162,7 +161,7 @@ KNOWN: dict[Rule, set[str]] = {
     },
 }
 """Breaches that are left, and assignments to objects of other libraries. A new one is mended, not added here."""
-MAX_PACKAGE_LINES = 31_430
+MAX_PACKAGE_LINES = 34_000
 """Lines of the package, pages included; to be lowered with each feature that becomes shorter."""
 
 
@@ -189,7 +188,7 @@ def test_files_are_short() -> None:
 
 
 def test_the_package_is_small() -> None:
-    files: list[Path] = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.html")]
+    files = [path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".html", ".js", ".css"}]
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
     print(f"the package has {lines} lines")
     assert lines <= MAX_PACKAGE_LINES

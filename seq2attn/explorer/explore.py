@@ -1,0 +1,237 @@
+"""The content of the explorer's page for one sentence: docs/explorer.md describes its JSON.
+
+Log-probabilities are natural logarithms with three digits, attention weights thousandths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from seq2attn.errors import UserError
+from seq2attn.explorer.importance import measure_importance
+from seq2attn.explorer.recorder import Node, RecordingEngine, SearchRecorder
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.inference.input_checks import InputChecker, not_finite_errors
+from seq2attn.inference.source_line import SourceLine
+from seq2attn.inference.translation import Translation
+from seq2attn.inference.translator import Translator
+from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.search.search_config import SearchConfig, beam_search
+from seq2attn.tokenizers.normalize import is_blank
+from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.tokenizers.vocabulary import EOS, UNK
+from seq2attn.visualization.attention_map import KIND_NAMES, AttentionMap
+from seq2attn.visualization.page import map_content, text_content
+
+Json = dict[str, Any]
+DIGITS = 3
+"""Decimals of log-probabilities."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A sentence to explore, and what is changed about its search."""
+
+    text: str
+    prefix: tuple[int, ...] = ()  # ids of the first tokens of the translation
+    masked: tuple[int, ...] = ()  # numbers of source words that are replaced by <unk>
+    beam: int | None = None  # in place of the search of the run
+    reference: str | None = None  # a translation to compare with
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """A translator whose searches are recorded."""
+
+    name: str
+    translator: Translator
+    alignment_head: tuple[int, int | None] | None = None  # layer and head from 1; None: the mean of its heads
+
+    def explore(self, question: Question) -> Json:
+        """The search for a sentence with all candidates, its n-best list, and the attention of the best translation.
+
+        Raises UserError for text without words, for more hypotheses than can be drawn, and for a model that gives no
+        finite log-probabilities.
+        """
+        if is_blank(question.text):
+            raise UserError("there is no text to translate")
+        search = self._search(question)
+        checker, records = InputChecker(self.translator.known_characters), list[SearchRecorder]()
+        line = self._encode(question, search)
+        (translation,) = self._recording(records).translate_encoded([line], search, checker)
+        for message in not_finite_errors(checker.not_finite):
+            raise UserError(message)
+        hypotheses = [translation, *translation.alternatives]
+        log_probs = self.translator.token_log_probs(hypotheses)
+        leaves = {records[0].tokens(n): n for n, node in enumerate(records[0].nodes) if node.score is not None}
+        return {
+            "run": self.name,
+            "text": question.text,
+            "source": text_content(TokenizedText.from_ids(self.translator.source, [*line.segments[0], EOS])),
+            "search": {"kind": search.kind, "size": search.num_hypotheses, "description": _describe(search)},
+            "prefix": question.prefix,
+            "masked": question.masked,
+            "hypotheses": [
+                self._hypothesis(one, values, search, leaves) for one, values in zip(hypotheses, log_probs, strict=True)
+            ],
+            "tree": _tree(records[0].nodes),
+            "considered": _considered(records[0].nodes),
+            "tokens": self._token_texts(records[0].nodes),
+            "attention": self.attention(*translation.ids[0]),
+            "alignment_head": self.alignment_head,
+            "notes": [*checker.warnings()],
+            "diagnosis": question.reference and self.diagnose(question.reference, translation, search),
+        }
+
+    def attention(self, source: Sequence[int], target: Sequence[int]) -> Json | None:
+        """Attention of every kind for a source and a translation, as ids; None for an ensemble."""
+        if len(self.translator.members) > 1:
+            return None
+        weights = AttentionWeights.compute(self.translator.model, self.translator.tokenizers, source, target)
+        return attention_content(weights)
+
+    def importance(self, question: Question, target: Sequence[int], place: int, other: int | None = None) -> Json:
+        """Effects of the source words on the token at a place of a translation, or on it in place of `other`."""
+        line = self._encode(question, self._search(question))
+        self._check_ids([*target, *([] if other is None else [other])])
+        return measure_importance(self.translator, line.segments[0], target, place, other)
+
+    def diagnose(self, reference: str, translation: Translation, search: SearchConfig) -> Json:
+        """The cause of a translation that is not the reference: the search, if the reference has the better score.
+
+        Scores have the length penalty of the search, but no penalty of coverage.
+        """
+        if is_blank(reference):
+            raise UserError("the reference is empty")
+        ids = tuple(self.translator.target.encode(reference))
+        source, best = translation.ids[0]
+        pairs = [(source, best), (source, ids)]
+        output, forced = self.translator.engine.token_log_probs(pairs, budget=self.translator.max_batch_tokens)
+        scores = [_score(values, search) for values in (output, forced)]
+        differ = (place for place, (a, b) in enumerate(zip((*best, EOS), (*ids, EOS), strict=False)) if a != b)
+        return {
+            "reference": text_content(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
+            "log_probs": [*map(_round, forced)],
+            "output_log_probs": [*map(_round, output)],
+            "score": _round(scores[1]),
+            "output_score": _round(scores[0]),
+            "parts_at": next(differ, None),
+            "cause": "equal" if ids == tuple(best) else "search" if scores[1] > scores[0] else "model",
+            "unknown": ids.count(UNK),
+        }
+
+    def _search(self, question: Question) -> SearchConfig:
+        self._check_ids(question.prefix)
+        search = self.translator.search if question.beam is None else beam_search(self.translator.search, question.beam)
+        if EOS in question.prefix:  # the user ends the sentence, at any length
+            lengths = search.lengths.model_copy(update={"min_length": 0, "min_length_ratio": 0.0})
+            search = search.model_copy(update={"lengths": lengths})
+        return search
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        size = len(self.translator.target.vocabulary)
+        if not all(0 <= id < size for id in ids):
+            raise UserError(f"a token is a number below {size:,}, the size of the vocabulary")
+
+    def _encode(self, question: Question, search: SearchConfig) -> SourceLine:
+        """The first part of the line, with masked words and the prefix."""
+        line = self.translator.encode(question.text, search.lengths)
+        prefix = question.prefix or self.translator.target.line_prefix
+        ids = list(line.segments[0])
+        if question.masked:
+            if len(self.translator.members) > 1:
+                raise UserError("words are masked for one model, not for an ensemble")
+            words = TokenizedText.from_ids(self.translator.source, ids).word_ids
+            ids = [UNK if word in question.masked else id for id, word in zip(ids, words, strict=True)]
+        return replace(
+            line, segments=(tuple(ids),), segment_texts=line.segment_texts[:1], prefix=prefix, line=line.texts[0]
+        )
+
+    def _recording(self, records: list[SearchRecorder]) -> Translator:
+        engine = self.translator.engine
+        if not isinstance(engine, NativeEngine):
+            raise UserError(f"the search of the engine {engine.name} cannot be recorded; use ``engine=native``")
+        return replace(self.translator, engine=RecordingEngine(engine, records))
+
+    def _hypothesis(
+        self,
+        translation: Translation,
+        log_probs: Sequence[float],
+        search: SearchConfig,
+        leaves: dict[tuple[int, ...], int],
+    ) -> Json:
+        ids = translation.ids[0][1]
+        return {
+            "text": translation.text,
+            "ids": list(ids),
+            "target": text_content(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
+            "log_prob": _round(translation.log_prob),
+            "penalty": _round(_penalty(len(ids) + 1, search)),
+            "score": _round(translation.score),
+            "token_log_probs": [*map(_round, log_probs)],
+            "leaf": leaves.get((*ids, EOS)),
+        }
+
+    def _token_texts(self, nodes: Sequence[Node]) -> dict[int, str]:
+        ids = sorted({node.token for node in nodes} | {one.token for node in nodes for one in node.considered})
+        return dict(zip(ids, self.translator.target.convert_ids_to_tokens(ids), strict=True))
+
+
+def attention_content(weights: AttentionWeights) -> Json:
+    """Queries, keys and thousandths [layers][heads][queries][keys] of each kind of attention that a model has."""
+    kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
+    return {kind: map_content(AttentionMap.from_weights(weights, kind)) for kind in kinds}
+
+
+def _tree(nodes: Sequence[Node]) -> Json:
+    """The nodes as one list for each of their properties."""
+    return {
+        "step": [node.step for node in nodes],
+        "parent": [node.parent for node in nodes],
+        "token": [node.token for node in nodes],
+        "log_prob": [_round(node.log_prob) for node in nodes],
+        "total": [_round(node.total) for node in nodes],
+        "rank": [node.rank for node in nodes],
+        "group": [node.group for node in nodes],
+        "fate": [node.fate for node in nodes],
+        "by": [node.by for node in nodes],
+        "score": [_round(node.score) for node in nodes],
+    }
+
+
+def _considered(nodes: Sequence[Node]) -> Json:
+    """For each node with continuations: token, log-probability by the model and as allowed, and rule."""
+    return {
+        str(number): [[one.token, _round(one.model), _round(one.allowed), one.rule] for one in node.considered]
+        for number, node in enumerate(nodes)
+        if node.considered
+    }
+
+
+def _penalty(length: int, search: SearchConfig) -> float:
+    """The divisor of the log-probability of a translation with EOS."""
+    return search.lengths.build_penalty().penalty(torch.tensor(length)).item()
+
+
+def _score(log_probs: Sequence[float], search: SearchConfig) -> float:
+    return math.fsum(log_probs) / _penalty(len(log_probs), search)
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)
+
+
+def _describe(search: SearchConfig) -> str:
+    """The search in words."""
+    match search.kind:
+        case "greedy":
+            return "greedy search"
+        case "sample":
+            return f"{search.num_samples} samples"
+        case _:
+            return f"beam search of {search.beam_size}"

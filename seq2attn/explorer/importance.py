@@ -1,0 +1,93 @@
+"""Importance of the source words for a token of a translation, in three measures.
+
+S source tokens without EOS, W source words, T target tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seq2attn.data.collate import collate
+from seq2attn.errors import UserError
+from seq2attn.inference.translator import Translator
+from seq2attn.models import Seq2Seq
+from seq2attn.models.attention_weights import cross_attention_weights
+from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.tokenizers.vocabulary import EOS
+
+Values = NDArray[np.float64]
+
+
+def measure_importance(
+    translator: Translator, source: Sequence[int], target: Sequence[int], place: int, other: int | None = None
+) -> dict[str, Any]:
+    """For each source word, the effect of leaving it out, gradient x input, and the mean attention of the top layer.
+
+    The first two are of the log-probability of the token at `place` (EOS after the last) given the tokens before it,
+    or of the difference of its log-probability and that of the token `other`. Without attention, the third is None.
+
+    Raises UserError for an ensemble, and for a place after EOS.
+    """
+    if len(translator.members) > 1:
+        raise UserError("what mattered is measured for one model, not for an ensemble")
+    if not 0 <= place <= len(target):
+        raise UserError(f"the translation has {len(target)} tokens and EOS; there is none at {place}")
+    token, prefix = [*target, EOS][place], tuple(target[:place])
+    words = TokenizedText.from_ids(translator.source, source)
+    count = len(words.words)
+
+    def log_odds(sources: Sequence[Sequence[int]]) -> Values:
+        """The log-probability of the token given each source, minus that of the other."""
+        found = _token_log_probs(translator, sources, prefix, token)
+        return found if other is None else found - _token_log_probs(translator, sources, prefix, other)
+
+    left = [[id for id, word in zip(source, words.word_ids, strict=True) if word != number] for number in range(count)]
+    whole, *without = log_odds([source, *left])
+    gradient = gradient_times_input(translator.model, source, prefix, token, other)
+    (weights,) = cross_attention_weights(translator.model, [(source, target)])
+    attention = None if weights is None else weights[-1, :, place, : len(source)].mean(0)
+    return {
+        "words": words.words,
+        "value": round(float(whole), 4),
+        "left_out": [round(float(whole - value), 4) for value in without],
+        "gradient": _by_word(gradient[: len(source)], words.word_ids, count),
+        "attention": None if attention is None else _by_word(attention, words.word_ids, count),
+    }
+
+
+def gradient_times_input(
+    model: Seq2Seq, source: Sequence[int], prefix: Sequence[int], token: int, other: int | None = None
+) -> Values:
+    """The product of each embedding of the source and its gradient: [S + 1], with EOS
+
+    The gradient is that of the log-probability of `token` after `prefix`, minus that of `other`.
+    """
+    batch = collate([(source, prefix)]).to(model.device)
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # cuDNN has no gradient in evaluation
+        embedded = model.source_embedding(batch.source).detach().requires_grad_()
+        memory, state = model.decoder.init_state(model.encoder(embedded, batch.sequences))
+        log_probs = model.log_probs(model.decode(batch.target, state, memory).hidden[0, -1])
+        value = log_probs[token] if other is None else log_probs[token] - log_probs[other]
+        (gradient,) = torch.autograd.grad(value, embedded)
+    products: Values = (gradient * embedded).sum(-1)[0].detach().double().cpu().numpy()
+    return products
+
+
+def _token_log_probs(
+    translator: Translator, sources: Sequence[Sequence[int]], prefix: tuple[int, ...], token: int
+) -> Values:
+    """The log-probability of a token after a prefix, given each source."""
+    target = prefix if token == EOS else (*prefix, token)
+    pairs = [(source, target) for source in sources]
+    found = translator.engine.token_log_probs(pairs, budget=translator.max_batch_tokens)
+    return np.array([log_probs[len(prefix)] for log_probs in found])
+
+
+def _by_word(values: NDArray[Any], word_ids: Sequence[int], count: int) -> list[float]:
+    """The sum over the tokens of each word."""
+    return [round(float(x), 4) for x in np.bincount(word_ids, values, minlength=count)]

@@ -1,0 +1,86 @@
+"""Explorer pages as files and in notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seq2attn.explorer.explore import Explorer, Json, Question
+from seq2attn.inference.translator import Translator
+from seq2attn.io.outputs import output
+from seq2attn.visualization.attention_map import MEAN
+from seq2attn.visualization.page import render_page
+
+MAX_TOKENS_WITH_ALL_HEADS = 30
+"""Longer sentences are saved with the head for alignment and the mean of the heads of each layer alone."""
+FRAME_HEIGHT = 720
+"""Height of the page in a notebook, in pixels."""
+
+
+@dataclass(frozen=True, repr=False)
+class ExplorerPage:
+    """Recorded explorations; a notebook shows them as a page."""
+
+    explorations: Sequence[Json]
+    table: Json | None = None  # measures of the lines of a test set
+
+    def __repr__(self) -> str:
+        texts = ", ".join(repr(one["hypotheses"][0]["text"]) for one in self.explorations)
+        return f"ExplorerPage({texts})"
+
+    def to_html(self) -> str:
+        """The page, which needs no server and no network."""
+        return render_page({"explorations": [*self.explorations], "table": self.table})
+
+    def save(self, path: Path | str) -> None:
+        """Write the page to a file. Raises UserError if it cannot be written."""
+        with output(Path(path), "explore") as file:
+            file.write(self.to_html().encode())
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, whose content stays in files made from the notebook."""
+        return f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:{FRAME_HEIGHT}px"></iframe>'
+
+
+def explore(translator: Translator, *texts: str) -> ExplorerPage:
+    """The explorer's page of some sentences, as the last line of a cell of a notebook, or to be saved."""
+    explorer = Explorer("", translator)
+    return ExplorerPage([record(explorer, Question(text)) for text in texts])
+
+
+def record(explorer: Explorer, question: Question, *, all_heads: bool = False) -> Json:
+    """An exploration with what mattered for each token of the translation, for a page without a server."""
+    content = explorer.explore(question)
+    target = content["hypotheses"][0]["ids"]
+    is_long = max(len(target), len(content["source"]["tokens"])) > MAX_TOKENS_WITH_ALL_HEADS
+    if len(explorer.translator.members) == 1 and not is_long:
+        places = range(len(target) + 1)
+        content["importance"] = {place: explorer.importance(question, target, place) for place in places}
+    if is_long and not all_heads and content["attention"]:
+        content["attention"] = {kind: _with_few_heads(one, explorer) for kind, one in content["attention"].items()}
+    paths = {node for one in content["hypotheses"] for node in _path(content["tree"], one["leaf"])}
+    content["considered"] = {node: words for node, words in content["considered"].items() if int(node) in paths}
+    return content
+
+
+def _path(tree: Json, node: int | None) -> Iterator[int]:
+    """A node of the tree and those before it."""
+    while node is not None and node >= 0:
+        yield node
+        node = tree["parent"][node]
+
+
+def _with_few_heads(attention: Json, explorer: Explorer) -> Json:
+    """The mean of the heads of each layer, and the head for alignment where there is one."""
+    weights = np.array(attention["weights"])  # [layers, heads, queries, keys]
+    if weights.shape[1] == 1:
+        return attention
+    parts, heads = [weights.mean(1, keepdims=True).round().astype(int)], [MEAN]
+    _, head = explorer.alignment_head or (0, None)
+    if head is not None:
+        parts, heads = [weights[:, head - 1 : head], *parts], [str(head), MEAN]
+    return attention | {"weights": np.concatenate(parts, 1).tolist(), "heads": heads}

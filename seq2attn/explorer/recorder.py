@@ -1,0 +1,243 @@
+"""The record of a search for one sentence: all candidates as a tree, why each was dropped, and the tokens considered.
+
+Shapes: b rows (groups of hypotheses of the sentence), K hypotheses of each, V vocabulary, C candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.native import NativeEngine
+from seq2attn.models.seq2seq import IdPairs
+from seq2attn.nn.precision import autocast
+from seq2attn.search.lexical_constraints import FREE
+from seq2attn.search.search import SearchStep
+from seq2attn.search.search_config import SearchConfig
+from seq2attn.search.strategies import NEG_INF, Sampling
+from seq2attn.search.translate_ids import BatchSearch, Hypothesis, Phrases, TokenIds
+from seq2attn.tokenizers.vocabulary import BOS, EOS
+
+Rule: TypeAlias = Literal["prefix", "special", "min_length", "max_length", "ngram", "terms"]
+"""A constraint that forbids a token."""
+Fate: TypeAlias = Literal["live", "beam", "kept", "worse", "stopped"] | Rule
+"""What became of a candidate.
+
+live: it was continued; beam: others filled the beam; kept: it ended, and is in the n-best list; worse: it ended, and
+other finished hypotheses are better; stopped: the search ended before it did; else the rule that forbids it.
+"""
+NUM_CONSIDERED = 20
+"""Tokens that are recorded as considered after each hypothesis."""
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A token considered as the continuation of a hypothesis."""
+
+    token: int
+    model: float  # log-probability by the model
+    allowed: float | None  # under the constraints, and as samples are drawn; None if it has no probability
+    rule: Rule | None  # that forbids it
+
+
+@dataclass(frozen=True)
+class Node:
+    """A candidate of a step of the search; the first node is the empty hypothesis."""
+
+    step: int  # from 1
+    parent: int  # number of its node
+    token: int
+    log_prob: float  # of the token, by the model
+    total: float  # log-probability of the hypothesis
+    rank: int  # among the candidates of its step and group, from 1; 0 for one that a rule forbids
+    group: int = 0
+    fate: Fate = "beam"
+    by: int | None = None  # the node that took the last place in the beam, or in the n-best list
+    score: float | None = None  # of a hypothesis that ended, with the length penalty
+    considered: tuple[Considered, ...] = ()  # most probable first
+
+
+class SearchRecorder:
+    """An observer of the search for one sentence."""
+
+    def __init__(self) -> None:
+        self.nodes = [Node(0, -1, BOS, 0.0, 0.0, 1, fate="live")]
+        self._live = list[list[int]]()  # the nodes of the live hypotheses of each group; -1 for a free place
+
+    def __call__(self, step: SearchStep) -> None:
+        """Record a step."""
+        if step.number == 1:
+            groups, k = step.before.scores.shape
+            self._live = [[0] * k] * groups
+        for group, live in enumerate(self._live):
+            scores = step.before.scores[group].tolist()
+            live = [number if score > NEG_INF else -1 for number, score in zip(live, scores, strict=True)]
+            parents = {hypothesis: number for hypothesis, number in enumerate(live) if number >= 0}
+            self._add_considered(step, group, parents)
+            self._live[group] = self._add_candidates(step, group, parents)
+
+    def finish(self, hypotheses: Sequence[Hypothesis]) -> None:
+        """Distinguish the hypotheses of the n-best list from those that ended worse or did not end."""
+        scores = {(*hypothesis.tokens, EOS): hypothesis.score for hypothesis in hypotheses}
+        ended = {number: self.tokens(number) for number, node in enumerate(self.nodes) if node.score is not None}
+        last = min((number for number, tokens in ended.items() if tokens in scores), key=self._score, default=None)
+        for number, tokens in ended.items():
+            if tokens in scores:
+                self._change(number, fate="kept", score=scores[tokens])  # with a coverage penalty
+            else:
+                self._change(number, fate="worse", by=last)
+        parents = {node.parent for node in self.nodes}
+        for number, node in enumerate(self.nodes):
+            if node.fate == "live" and number not in parents:
+                self._change(number, fate="stopped")
+
+    def tokens(self, number: int) -> tuple[int, ...]:
+        """The tokens of a node's hypothesis, from the first."""
+        path = list[int]()
+        while number > 0:
+            path.append(self.nodes[number].token)
+            number = self.nodes[number].parent
+        return tuple(reversed(path))
+
+    def _change(self, number: int, **changes: Any) -> None:
+        self.nodes[number] = replace(self.nodes[number], **changes)
+
+    def _score(self, number: int) -> float:
+        score = self.nodes[number].score
+        return -math.inf if score is None else score
+
+    def _add_considered(self, step: SearchStep, group: int, parents: dict[int, int]) -> None:
+        """The most probable continuations of each live hypothesis, by the model and under the constraints."""
+        constrained = step.log_probs[group]  # [K, V]
+        drawn = step.strategy.probabilities(constrained).log() if isinstance(step.strategy, Sampling) else constrained
+        for hypothesis, parent in parents.items():
+            model = _model_log_probs(step, group)[hypothesis]
+            if self.nodes[parent].considered or model.isnan().any():
+                continue
+            count = min(NUM_CONSIDERED, len(model))
+            best = torch.cat([model.topk(count).indices, drawn[hypothesis].topk(min(2, count)).indices]).unique()
+            best = best[model[best].argsort(descending=True)]
+            values = (x[best].tolist() for x in (model, drawn[hypothesis], constrained[hypothesis]))
+            considered = (
+                Considered(
+                    token,
+                    by_model,
+                    allowed if allowed > NEG_INF else None,
+                    rule_of(step, group, token) if by_rules == NEG_INF else None,
+                )
+                for token, by_model, allowed, by_rules in zip(best.tolist(), *values, strict=True)
+            )
+            self._change(parent, considered=(*considered,))
+
+    def _add_candidates(self, step: SearchStep, group: int, parents: dict[int, int]) -> list[int]:
+        """Nodes for all candidates of a group. Returns those of its live hypotheses."""
+        numbers = dict[tuple[int, int], int]()  # by hypothesis and token
+        for rank, (hypothesis, token) in enumerate(_candidates(step, group, parents), 1):
+            numbers[hypothesis, token] = self._add(step, group, parents[hypothesis], (hypothesis, token), rank)
+        for hypothesis, token in _forbidden(step, group, parents):
+            if (hypothesis, token) not in numbers:
+                number = self._add(step, group, parents[hypothesis], (hypothesis, token), 0)
+                self._change(number, fate=rule_of(step, group, token))
+        tokens = step.after.live[group, :, step.number].tolist()
+        origins = step.parent[group, : len(tokens)].tolist()
+        places = [key if key[1] != EOS else None for key in zip(origins, tokens, strict=True)]
+        live = [-1 if key is None else numbers.get(key, -1) for key in places]
+        kept = [number for number in live if number >= 0]
+        for number in numbers.values():
+            if number in kept:
+                self._change(number, fate="live")
+            elif self.nodes[number].score is None and kept:
+                self._change(number, by=kept[-1])
+        return live
+
+    def _add(self, step: SearchStep, group: int, parent: int, continuation: tuple[int, int], rank: int) -> int:
+        """The number of a new node for a hypothesis and its next token."""
+        hypothesis, token = continuation
+        log_prob = _model_log_probs(step, group)[hypothesis, token].item()
+        total = self.nodes[parent].total + log_prob
+        score = total / step.penalty.item() if token == EOS and rank else None
+        self.nodes.append(Node(step.number, parent, token, log_prob, total, rank, group, score=score))
+        return len(self.nodes) - 1
+
+
+def _model_log_probs(step: SearchStep, group: int) -> torch.Tensor:
+    """The log-probabilities by the model, before the constraints: [K, V]"""
+    return step.model_log_probs[group].expand(step.before.scores.size(1), -1)
+
+
+def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Hypothesis and token of each candidate that is allowed, best first."""
+    parent, token, _ = (values[group].tolist() for values in step.candidates)
+    for hypothesis, one in dict.fromkeys(zip(parent, token, strict=True)):
+        if hypothesis in parents and step.log_probs[group, hypothesis, one] > NEG_INF:
+            yield hypothesis, one
+
+
+def _forbidden(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Hypothesis and token of each continuation that would be a candidate, but for a rule.
+
+    With terms of a glossary, EOS is forbidden where they are missing, and the beam is shared by other rules.
+    """
+    scores = step.before.scores[group].unsqueeze(1) + _model_log_probs(step, group)  # [K, V]
+    has_terms, count = step.constraints.limits.phrases is not None, min(step.candidates[0].size(1), scores.numel())
+    for index in scores.flatten().topk(count).indices.tolist():
+        hypothesis, token = divmod(index, scores.size(1))
+        is_forbidden = (has_terms and token == EOS) or step.log_probs[group, hypothesis, token] == NEG_INF
+        if hypothesis in parents and is_forbidden:
+            yield hypothesis, token
+
+
+def rule_of(step: SearchStep, group: int, token: int) -> Rule:
+    """The constraint that forbids a token in a step."""
+    constraints, place = step.constraints, step.number - 1
+    limits, prefix = constraints.limits, constraints.limits.prefix
+    if prefix is not None and place < prefix.size(1) and prefix[group, place].item() not in (FREE, token):
+        return "prefix"
+    if token in constraints.forbidden.tolist():
+        return "special"
+    if token == EOS and step.number < limits.min_length[group]:
+        return "min_length"
+    if token != EOS and step.number >= limits.max_length[group]:
+        return "max_length"
+    return "ngram" if limits.phrases is None else "terms"
+
+
+@dataclass(frozen=True)
+class RecordingEngine(Engine):
+    """The native engine, with a record of the search for each source."""
+
+    name = "native"
+
+    engine: NativeEngine
+    records: list[SearchRecorder]  # of the sources so far; an empty one has the first node alone
+
+    @property
+    def description(self) -> str:
+        """Description of the native engine."""
+        return self.engine.description
+
+    def translate(
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each source, best first."""
+        prefixes, phrases = prefixes or [()] * len(sources), phrases or [()] * len(sources)
+        output = list[list[Hypothesis]]()
+        for source, prefix, terms in zip(sources, prefixes, phrases, strict=True):
+            record, hypotheses = SearchRecorder(), [Hypothesis((), 0.0, 0.0)]
+            if source:
+                with autocast(self.engine.precision, self.engine.model.device):
+                    search_batch = BatchSearch.from_config(self.engine.model, search, observer=record)
+                    (hypotheses,) = search_batch([source], [prefix], [terms])
+                record.finish(hypotheses)
+            self.records.append(record)
+            output.append(hypotheses)
+        return output
+
+    def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
+        """Forced decoding by the native engine."""
+        return self.engine.token_log_probs(pairs, budget=budget)

@@ -1,0 +1,168 @@
+"""The work of `seq2attn explore`: a page of sentences, or a server for the browser."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from tqdm import tqdm
+
+from seq2attn.data.readers import read_pairs
+from seq2attn.errors import DataError, RunError, UserError
+from seq2attn.evaluation.evaluate import test_sets
+from seq2attn.evaluation.head_selection import load_selected_head
+from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.explorer.explore import Explorer, Json, Question
+from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.explorer.sentence_table import measure_sentences
+from seq2attn.inference.load import load_experiment, load_translator
+from seq2attn.inference.search_options import check_size
+from seq2attn.inference.translator import Translator
+from seq2attn.io.outputs import check_output
+from seq2attn.io.text_lines import read_lines
+from seq2attn.io.weights import copy_weights
+from seq2attn.nn.device import resolve_device
+from seq2attn.options import TranslationOptions
+from seq2attn.options.runs import ExploreOptions
+from seq2attn.tokenizers.base import add_tag
+from seq2attn.training.checkpoints.averaging import load_merged
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+
+if TYPE_CHECKING:
+    import uvicorn
+
+HOST = "127.0.0.1"
+
+
+def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None:
+    """Write a page of sentences to a file, or serve the explorer until Ctrl-C.
+
+    Raises UserError for options that exclude each other, for a run without text to show, and for a port in use.
+    """
+    runs, texts = _split_arguments(exploring.arguments)
+    if exploring.output_file is not None:
+        check_output(exploring.output_file, "explore", exploring.input_file, overwrite=exploring.overwrite)
+    explorers = _load_checkpoints(runs, options) if exploring.checkpoints else [_load(run, options) for run in runs]
+    explorers[0].translator.source.check_tag(exploring.tag)
+    table = _table(RunDirectory(runs[0]), explorers[0], exploring)
+    if table is not None and (exploring.worst or exploring.best):
+        rows = sorted((row for row in table["rows"] if row["chrf"] is not None), key=lambda row: row["chrf"])
+        chosen = rows[: exploring.worst] if exploring.worst else rows[: -(exploring.best or 0) - 1 : -1]
+        table["rows"] = chosen
+    if exploring.output_file is None:
+        text = add_tag(texts[0], exploring.tag) if texts else _example(RunDirectory(runs[0]))
+        _serve(explorers, table, text, exploring)
+        return
+    questions = [Question(add_tag(text, exploring.tag)) for text in texts]
+    if table is not None:
+        questions += [Question(row["source"], reference=row["reference"]) for row in table["rows"]]
+    if not questions:
+        raise UserError("give sentences to show in the page, or ``input_file``")
+    progress = tqdm(questions, unit=" sentences", disable=None)
+    explorations = [
+        record(explorer, question, all_heads=exploring.all_heads) for question in progress for explorer in explorers
+    ]
+    ExplorerPage(explorations, table).save(exploring.output_file)
+
+
+def _split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """The run directories, which come first, and the sentences."""
+    count = next((i for i, name in enumerate(arguments) if not (Path(name) / "config.yaml").is_file()), len(arguments))
+    if not count:
+        RunDirectory(Path(arguments[0])).check_exists()
+    return [*map(Path, arguments[:count])], [*arguments[count:]]
+
+
+def _load(run: Path, options: TranslationOptions) -> Explorer:
+    folder = RunDirectory(run)
+    experiment = load_experiment(folder, options)
+    check_size(experiment.search, options, folder.config_path)
+    return _explorer(folder, run.name, load_translator(folder, experiment, options))
+
+
+def _load_checkpoints(runs: Sequence[Path], options: TranslationOptions) -> list[Explorer]:
+    """The kept checkpoints of a run, oldest first."""
+    if len(runs) != 1:
+        raise UserError("``checkpoints`` shows those of one run")
+    folder = RunDirectory(runs[0])
+    experiment, checkpoints = load_experiment(folder, options), list_checkpoints(runs[0])
+    if not checkpoints:
+        raise RunError(f"{runs[0]}: has no checkpoints")
+    explorers = []
+    for checkpoint in checkpoints:
+        loaded = folder.load_model(experiment, resolve_device(options.device))
+        copy_weights(loaded.model, load_merged(checkpoint), checkpoint.model_path)
+        translator = Translator.from_model(loaded.model, *loaded.tokenizers, experiment.search)
+        explorers.append(_explorer(folder, f"update {int(checkpoint.folder.name):,}", translator))
+    return explorers
+
+
+def _explorer(run: RunDirectory, name: str, translator: Translator) -> Explorer:
+    selected = load_selected_head(run)
+    head = None if selected is None else (selected[0].layer, None if selected[0].head == "mean" else selected[0].head)
+    return Explorer(name, translator, head)
+
+
+def _table(run: RunDirectory, explorer: Explorer, exploring: ExploreOptions) -> Json | None:
+    """The measures of the lines of a test set or a file; None without one."""
+    if exploring.input_file is not None and not exploring.references:
+        sources = [add_tag(line, exploring.tag) for line in read_lines(exploring.input_file)]
+        references, name = None, exploring.input_file.name
+    elif exploring.input_file is not None or exploring.test_set is not None:
+        sets = test_sets([run.load_config()], exploring.input_file, exploring.references, exploring.tag)
+        name = exploring.test_set or next(iter(sets))
+        if name not in sets:
+            raise UserError(f"there is no test set `{name}`; the run has {', '.join(sets)}")
+        pairs = [pair.text for pair in read_pairs(sets[name])]
+        sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    else:
+        return None
+    return {"name": name, "rows": list(measure_sentences(explorer.translator, sources, references))}
+
+
+def _example(run: RunDirectory) -> str:
+    """The first source of the dev set, to begin with; nothing if it cannot be read."""
+    try:
+        return next((pair.text[0] for pair in read_pairs(run.load_config().data.dev)), "")
+    except DataError:
+        return ""
+
+
+def _serve(explorers: Sequence[Explorer], table: Json | None, text: str, exploring: ExploreOptions) -> None:
+    """Serve the page until Ctrl-C; `text` is the first sentence."""
+    try:
+        import uvicorn
+
+        from seq2attn.explorer.server import build_app
+    except ImportError as error:
+        raise UserError(
+            f"{error.name} is not installed; pip install 'seq2attn[server]', or write a file with ``output_file``"
+        ) from None
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, exploring.port or 0))
+        except OSError as error:
+            raise UserError(f"port {exploring.port}: {error.strerror}; give another ``port``, or none") from None
+        fragment = urlencode({"text": text})
+        address = f"http://{HOST}:{listener.getsockname()[1]}/#{fragment}"
+        print(f"{address}  (Ctrl-C ends)", file=sys.stderr, flush=True)
+        server = uvicorn.Server(uvicorn.Config(build_app(explorers, table), log_level="warning"))
+        if exploring.browser:
+            threading.Thread(target=_open_browser, args=(server, address), daemon=True).start()
+        server.run(sockets=[listener])
+
+
+def _open_browser(server: uvicorn.Server, address: str) -> None:
+    """Open the page once the server answers."""
+    while not server.started:
+        time.sleep(0.05)
+    if not webbrowser.open(address):
+        print(f"no browser was found; open {address}", file=sys.stderr)

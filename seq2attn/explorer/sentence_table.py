@@ -1,0 +1,81 @@
+"""The measures of all translations of a file or test set, for the explorer's table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.chrf import CHRF
+
+from seq2attn.inference.input_checks import InputChecker
+from seq2attn.inference.translation import Translation
+from seq2attn.inference.translator import Translator
+from seq2attn.models.attention_weights import cross_attention_weights
+
+UNATTENDED = 0.2
+"""A source token with less attention than this in all, over all target tokens, counts as unattended."""
+WORD = re.compile(r"\w+")
+
+
+def measure_sentences(
+    translator: Translator, sources: Sequence[str], references: Sequence[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Measures of each line: chrF, log-probability per token, length ratio, attention, and repeated words.
+
+    The attention is the mean of the heads of the top layer: its spread is the mean perplexity of the rows, the number
+    of source tokens that a target token attends to. A measure that cannot be taken is None.
+    """
+    chrf = CHRF()
+    translations = list(translator.translate_iterable(sources, num_hypotheses=1, checker=InputChecker()))
+    log_probs = translator.token_log_probs(translations)
+    attention = _attention(translator, translations)
+    for row, (source, translation) in enumerate(zip(sources, translations, strict=True)):
+        reference = None if references is None else references[row]
+        tokens = len(log_probs[row])
+        yield {
+            "source": source,
+            "text": translation.text,
+            "reference": reference,
+            "chrf": None if reference is None else round(chrf.sentence_score(translation.text, [reference]).score, 1),
+            "log_prob": round(sum(log_probs[row]) / tokens, 3) if tokens else None,
+            "length_ratio": _ratio(len(translation.tokens), len(translation.source_tokens)),
+            **attention[row],
+            "repeated": _num_repeated(translation.text),
+        }
+
+
+def _attention(translator: Translator, translations: Sequence[Translation]) -> list[dict[str, float | int | None]]:
+    """Spread of the attention, and number of unattended source tokens, of the first segment of each line."""
+    output: list[dict[str, float | int | None]] = [{"spread": None, "unattended": None} for _ in translations]
+    rows = [row for row, one in enumerate(translations) if one.ids and len(one.ids[0][0]) and one.score == one.score]
+    if len(translator.members) > 1 or not rows:
+        return output
+    all_weights = cross_attention_weights(translator.model, [translations[row].ids[0] for row in rows])
+    for row, weights in zip(rows, all_weights, strict=True):
+        if weights is not None:
+            output[row] = _measure_attention(weights[-1].mean(0))
+    return output
+
+
+def _measure_attention(weights: NDArray[np.float32]) -> dict[str, float | int | None]:
+    """weights [T, S], with EOS"""
+    entropy = -(weights * np.log(np.maximum(weights, 1e-12))).sum(-1)
+    unattended = int((weights[:, :-1].sum(0) < UNATTENDED).sum())
+    return {"spread": round(float(np.exp(entropy).mean()), 2), "unattended": unattended}
+
+
+def _ratio(target: int, source: int) -> float | None:
+    return round(target / source, 2) if source else None
+
+
+def _num_repeated(text: str) -> int:
+    """Words that follow themselves, and sequences of three words that occurred before."""
+    words = WORD.findall(text.lower())
+    pairs = sum(a == b for a, b in pairwise(words))
+    triples = Counter(zip(words, words[1:], words[2:], strict=False))
+    return pairs + sum(count - 1 for count in triples.values())

@@ -1,0 +1,70 @@
+"""The explorer's page: one HTML file with its modules and data, which needs no server and no network.
+
+The modules in `page/` draw what the data have: attention alone, or all that the explorer records.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2attn.tokenizers.tokenized_text import TokenizedText
+from seq2attn.visualization.attention_map import AttentionMap
+
+FOLDER = files("seq2attn.visualization") / "page"
+
+
+def render_page(data: Mapping[str, Any]) -> str:
+    """The page with these data: `explorations`, a `table`, or what a live page needs (docs/explorer.md)."""
+    return _template().replace("/*DATA*/", script_json(data))
+
+
+def script_json(data: Mapping[str, Any]) -> str:
+    """JSON within a script element, where only `</` and `<!` are special."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+@cache
+def _template() -> str:
+    """The page without data. An import map has the modules as URLs, since files from disk cannot import others."""
+    modules = {
+        f"explorer/{file.name}": "data:text/javascript;base64," + base64.b64encode(file.read_bytes()).decode()
+        for file in sorted(FOLDER.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".js")
+    }
+    page, style = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
+    return page.replace("/*STYLE*/", style).replace("/*MODULES*/", json.dumps({"imports": modules}))
+
+
+def text_content(text: TokenizedText) -> dict[str, Any]:
+    """Tokens, words, and the word of each token, for a page."""
+    return {"text": text.text, "tokens": text.tokens, "words": text.words, "word_ids": text.word_ids}
+
+
+def map_content(attention: AttentionMap) -> dict[str, Any]:
+    """Queries, keys, names, and weights [layers][heads][queries][keys] in thousandths, for a page."""
+    return {
+        "queries": text_content(attention.queries),
+        "keys": text_content(attention.keys),
+        "layers": attention.layers,
+        "heads": attention.heads,
+        "weights": np.round(attention.weights.astype(float) * 1000).astype(int).tolist(),
+        "windows": _windows(attention.weights),
+    }
+
+
+def _windows(weights: NDArray[np.float32]) -> list[Any] | None:
+    """First and last key with any weight [layers][heads][queries][2], as of local attention; None if all have some."""
+    has_weight = weights > 0
+    if has_weight.all():
+        return None
+    last = weights.shape[-1] - 1 - has_weight[..., ::-1].argmax(-1)
+    windows: list[Any] = np.stack([has_weight.argmax(-1), last], -1).tolist()
+    return windows

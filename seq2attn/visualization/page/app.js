@@ -1,0 +1,184 @@
+// The state of the page, and its views. A view is a function (section, app) that draws the section anew.
+
+import { byId, choice, make, menu } from "explorer/dom.js";
+import { ask, isLive, page } from "explorer/data.js";
+import { drawAttention } from "explorer/attention.js";
+import { drawConsidered } from "explorer/considered.js";
+import { drawReasons } from "explorer/reasons.js";
+import { drawSentence } from "explorer/sentence.js";
+import { drawTable } from "explorer/table.js";
+import { drawTree } from "explorer/tree.js";
+
+const views = {
+  sentence: drawSentence, tree: drawTree, considered: drawConsidered,
+  attention: drawAttention, reasons: drawReasons, table: drawTable,
+};
+
+/** The selection, which a link restores. */
+const initial = {
+  sentence: 0, // number of a recorded exploration
+  hypothesis: 0, // of the n-best list
+  node: null, // of the tree; null: the end of the hypothesis
+  word: null, // place of a target token
+  other: null, // token that a reason is asked against
+  kind: "", layer: "", head: "", scale: "max", words: false,
+  tab: "sentence", reason: "mattered", order: "", filter: "",
+};
+
+const numbers = ["sentence", "hypothesis", "node", "word", "other"];
+
+const app = {
+  state: { ...initial },
+  current: null, // the exploration that is shown
+  second: null, // one to compare with: another source, or another run
+  question: { run: 0, text: "", prefix: [], masked: [], beam: null, reference: null },
+
+  get hypothesis() { return app.current.hypotheses[app.state.hypothesis] ?? app.current.hypotheses[0]; },
+
+  /** Change the selection, and draw all views. */
+  set(changes) {
+    Object.assign(app.state, changes);
+    render();
+    remember();
+  },
+
+  /** Ask the server about another question, and show the answer; `second` beside the present one. */
+  async explore(changes, { second = false } = {}) {
+    const question = { ...app.question, ...changes };
+    if (!isLive) return say("This page is a recording: start `seq2attn explore` to ask something else.");
+    await waiting(async () => {
+      const answer = await ask("explore", question);
+      if (second) app.second = answer;
+      else {
+        app.question = question;
+        if (!changes.prefix && !changes.reference) app.second = null;
+        app.current = answer;
+        Object.assign(app.state, { hypothesis: 0, node: null, word: null, other: null });
+      }
+      render();
+      remember();
+    });
+  },
+
+  /** An answer of the server, or undefined after a message. */
+  ask: (kind, body) => waiting(() => ask(kind, { ...app.question, ...body })),
+  say: text => say(text),
+};
+
+const say = text => { byId("message").textContent = text; };
+
+async function waiting(work) {
+  document.body.ariaBusy = "true";
+  say("");
+  try {
+    return await work();
+  } catch (error) {
+    say(error.message);
+  } finally {
+    document.body.ariaBusy = "false";
+  }
+}
+
+function render() {
+  const { current, state } = app, hasTable = Boolean(page.table);
+  const tabs = [["sentence", "sentence"], ...(hasTable ? [["table", page.table.name]] : [])];
+  byId("tabs").replaceChildren(...(hasTable ? [choice("view", tabs, state.tab, tab => app.set({ tab }))] : []));
+  for (const [id, draw] of Object.entries(views)) {
+    const section = byId(id), isTable = id === "table";
+    section.hidden = isTable ? !hasTable || state.tab !== "table" : state.tab === "table" || !current;
+    if (!section.hidden) section.hidden = draw(section, app) === false;
+  }
+  for (const [id, value] of [["text", app.question.text], ["beam", app.question.beam ?? current?.search?.size ?? ""]]) {
+    if (document.activeElement !== byId(id)) byId(id).value = value;
+  }
+  if (current) document.title = `${current.run ? `${current.run}: ` : ""}${current.text}`;
+  for (const note of current?.notes ?? []) say(note);
+}
+
+// The fragment of the address holds the question and the selection, so that a link restores the page.
+
+function remember() {
+  const changed = Object.entries(app.state).filter(([key, value]) => value !== initial[key] && value !== null);
+  const { run, text, prefix, masked, beam, reference } = app.question;
+  const asked = isLive ? { run, text, prefix: prefix.join(" "), masked: masked.join(" "), beam, reference } : {};
+  const entries = [...changed, ...Object.entries(asked).filter(([, value]) => value)];
+  history.replaceState(null, "", `#${new URLSearchParams(entries)}`);
+}
+
+function recall() {
+  const fragment = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  for (const key of Object.keys(initial).filter(key => key in fragment)) {
+    const value = fragment[key];
+    app.state[key] = numbers.includes(key) ? Number(value) : key === "words" ? value === "true" : value;
+  }
+  const ids = text => (text ? text.split(" ").map(Number) : []);
+  const { run = 0, text = "", beam, reference = null } = fragment;
+  Object.assign(app.question, {
+    run: Number(run), text, prefix: ids(fragment.prefix), masked: ids(fragment.masked), beam: beam ? Number(beam) : null, reference,
+  });
+}
+
+function showRuns() {
+  const names = page.runs ?? [];
+  if (names.length < 2) return byId("runs").replaceChildren(names[0] ?? app.current?.run ?? "");
+  const entries = names.map((name, run) => [String(run), name]);
+  const select = run => app.explore({ run: Number(run), prefix: [], masked: [] });
+  const compare = make("button", { type: "button", textContent: "compare" });
+  compare.addEventListener("click", () => {
+    const other = (app.question.run + 1) % names.length;
+    if (app.current) app.explore({ run: other }, { second: true }).then(() => app.set({ reason: "what if" }));
+  });
+  const slider = make("input", { type: "range", min: 0, max: names.length - 1, value: app.question.run, ariaLabel: "run" });
+  slider.addEventListener("input", () => select(slider.value));
+  byId("runs").replaceChildren(menu("", entries, String(app.question.run), select), ...(names.length > 2 ? [slider] : []), " ", compare);
+}
+
+async function save() {
+  const explorations = isLive ? [app.current] : page.explorations;
+  const response = isLive && page.live !== "notebook" ? await fetch("v1/page", {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ explorations }),
+  }) : null;
+  const text = response ? await response.text() : document.documentElement.outerHTML;
+  const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "text/html" })), download: "explorer.html" });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+function start() {
+  recall();
+  byId("question").hidden = !isLive;
+  byId("save").hidden = !isLive || page.live === "notebook";
+  byId("save").addEventListener("click", () => waiting(save));
+  byId("link").hidden = location.protocol === "about:";
+  byId("link").addEventListener("click", () => {
+    navigator.clipboard?.writeText(location.href).then(() => say("The link is copied."), () => say(location.href));
+  });
+  byId("question").addEventListener("submit", event => {
+    event.preventDefault();
+    const beam = Number(byId("beam").value) || null, isSame = beam === app.current?.search.size;
+    app.explore({ text: byId("text").value, prefix: [], masked: [], beam: isSame ? app.question.beam : beam });
+  });
+  const recorded = page.explorations ?? [];
+  const show = () => { app.current = recorded[app.state.sentence] ?? recorded[0] ?? null; };
+  show();
+  if (recorded.length > 1) {
+    byId("choice").hidden = false;
+    const select = byId("choice").querySelector("select");
+    select.replaceChildren(...recorded.map((one, i) => new Option(`${i + 1}: ${one.text}`, i, false, i === app.state.sentence)));
+    select.addEventListener("change", () => {
+      app.state.sentence = Number(select.value);
+      show();
+      app.set({ hypothesis: 0, node: null, word: null, other: null });
+    });
+  }
+  if (app.current && !app.question.text) app.question.text = app.current.text;
+  if (page.table && !app.current) app.state.tab = "table";
+  showRuns();
+  render();
+  if (isLive && app.question.text && !app.current) app.explore({}).then(showRuns);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
+  addEventListener("resize", render);
+  addEventListener("hashchange", () => { recall(); isLive ? app.explore({}) : (show(), render()); });
+}
+
+start();

@@ -1,0 +1,42 @@
+// The tokens considered after a hypothesis of the tree: their probability by the model, and under the rules of the search.
+
+import { isLive } from "explorer/data.js";
+import { isolate, make, percent, readable } from "explorer/dom.js";
+import { pathTo, RULES } from "explorer/tree.js";
+
+export function drawConsidered(section, app) {
+  const { current, state } = app;
+  if (!current.tree) return false;
+  const parent = parentOf(app), path = pathTo(current.tree, parent);
+  const begin = path.map(node => readable(current.tokens[current.tree.token[node]])).join(" ");
+  const title = make("h2", { textContent: "words considered" }), after = make("p", { className: "faint", dir: "auto", textContent: begin ? `after ${isolate(begin)}` : "at the beginning" });
+  const words = current.considered[parent];
+  if (!words) {
+    section.replaceChildren(title, after, make("p", { textContent: "The search did not go on from here." }));
+    return true;
+  }
+  const chosen = state.node !== null && current.tree.parent[state.node] === parent ? current.tree.token[state.node] : null;
+  const rows = words.map(([token, model, allowed, rule]) => {
+    const name = current.tokens[token], button = make("button", { type: "button", textContent: readable(name), dir: "auto" });
+    button.title = isLive ? `Force ${isolate(name)} here, and search on.` : name;
+    button.setAttribute("aria-pressed", token === chosen);
+    const prefix = [...path.map(node => current.tree.token[node]), token];
+    button.addEventListener("click", () => (isLive ? app.explore({ prefix }) : app.say("Words are forced in a live page: seq2attn explore RUN.")));
+    const bar = make("td", { className: "bar" }, make("span", {}));
+    bar.firstChild.style.width = `${(100 * Math.exp(model)).toFixed(1)}%`;
+    const against = make("button", { type: "button", className: "why", textContent: "why not?", title: "Compare with the chosen word: what mattered?" });
+    against.addEventListener("click", () => app.set({ word: path.length, other: token, reason: "mattered" }));
+    const status = rule ? RULES[rule] : allowed === null ? "not drawn" : Math.abs(allowed - model) > 0.001 ? percent(allowed) : "";
+    return make("tr", {}, make("td", {}, button), bar, make("td", { className: "number", textContent: percent(model) }), make("td", { textContent: status }), make("td", {}, isLive ? against : ""));
+  });
+  const head = make("tr", {}, ...["word", "", "model", "search", ""].map(name => make("th", { scope: "col", textContent: name })));
+  section.replaceChildren(title, after, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+  return true;
+}
+
+/** The node whose continuations are shown: before the selected node, or before the selected word of the hypothesis. */
+function parentOf({ current, state, hypothesis }) {
+  if (state.node !== null) return current.tree.parent[state.node] >= 0 ? current.tree.parent[state.node] : 0;
+  const path = pathTo(current.tree, hypothesis.leaf ?? 0);
+  return path[(state.word ?? 0) - 1] ?? 0;
+}

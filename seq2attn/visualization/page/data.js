@@ -1,0 +1,73 @@
+// The data of the page, questions to the server, and attention weights between tokens or words.
+
+import { largest, sum } from "explorer/dom.js";
+
+/** What the page was made with: recorded explorations, or the runs of a server that answers questions. */
+export const page = JSON.parse(document.getElementById("data").textContent);
+
+export const isLive = Boolean(page.live);
+
+/** The answer of the server, or of the notebook that this page is a frame of. Throws an Error with its message. */
+export async function ask(kind, body) {
+  if (page.live === "notebook") return askNotebook(kind, body);
+  const response = await fetch(`v1/${kind}`, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+  });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error ?? "the question was not understood");
+  return answer;
+}
+
+let lastQuestion = 0;
+
+function askNotebook(kind, body) {
+  const id = ++lastQuestion;
+  return new Promise((resolve, reject) => {
+    const receive = ({ data }) => {
+      if (data?.id !== id) return;
+      removeEventListener("message", receive);
+      data.error ? reject(new Error(data.error)) : resolve(data.answer);
+    };
+    addEventListener("message", receive);
+    parent.postMessage({ id, kind, body }, "*");
+  });
+}
+
+const MEAN = "mean";
+
+/** The names of the heads of a map, with their mean. */
+export const headNames = map => (map.heads.length > 1 && !map.heads.includes(MEAN) ? [...map.heads, MEAN] : map.heads);
+
+/** The weights [queries][keys] of a layer and a head, by their indices in `layers` and `headNames`. */
+export function matrix(map, layer, head) {
+  const heads = map.weights[layer];
+  if (head < heads.length) return heads[head].map(row => row.map(w => w / 1000));
+  return heads[0].map((row, q) => row.map((_, k) => sum(heads.map(one => one[q][k])) / heads.length / 1000));
+}
+
+/** Weights between words: summed over the tokens of a key word, averaged over those of a query word. */
+export function byWord(weights, queries, keys) {
+  const rows = queries.words.map(() => keys.words.map(() => 0)), sizes = queries.words.map(() => 0);
+  weights.forEach((row, q) => {
+    const word = queries.word_ids[q];
+    sizes[word] += 1;
+    row.forEach((w, k) => { rows[word][keys.word_ids[k]] += w; });
+  });
+  return rows.map((row, q) => row.map(w => w / (sizes[q] || 1)));
+}
+
+/** Weights as shares of the full color: of 1, of the largest weight, or of the largest of each row. */
+export function shares(weights, scale, full = largest(weights.map(largest))) {
+  return weights.map(row => {
+    const top = { "0-1": 1, row: largest(row), max: full }[scale] || 1;
+    return row.map(w => Math.min(1, w / top));
+  });
+}
+
+/** What rows of weights look like: one position each (hard), never moving to the left (monotonic), or windows. */
+export function shape(weights, windows) {
+  const places = weights.map(row => row.findIndex(w => w > 0));
+  const isHard = Boolean(windows) && windows.every(([first, last]) => first === last);
+  const isMonotonic = isHard && places.every((place, q) => !q || place >= places[q - 1]);
+  return { isHard, isMonotonic, places, windows: isHard ? null : windows };
+}

@@ -1,0 +1,67 @@
+// Elements, numbers and colors that all views share. Text is never markup: it only becomes textContent or an attribute.
+
+export const byId = id => document.getElementById(id);
+
+/** An element with properties, data-* attributes in `data`, and children. */
+export function make(name, { data = {}, ...properties } = {}, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  for (const [key, value] of Object.entries(data)) element.dataset[key] = value;
+  element.append(...children);
+  return element;
+}
+
+/** A piece of text that keeps its own direction within other text. */
+export const isolate = text => `\u2068${text}\u2069`;
+
+/** A token as people read it: spaces are visible, and so are control and bidirectional characters. */
+export const readable = token =>
+  token.replace(/^[▁ ](?=.)/u, "").replace(/[\p{Cc}\p{Cf}]/gu, c => `‹${c.codePointAt(0).toString(16)}›`) || "▁";
+
+export const percent = logProb => {
+  const share = 100 * Math.exp(logProb);
+  return `${share >= 99.95 ? 100 : share >= 9.95 ? share.toFixed(0) : share >= 0.095 ? share.toFixed(1) : share.toPrecision(1)} %`;
+};
+
+export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+
+export const largest = numbers => numbers.reduce((a, b) => Math.max(a, b), 0);
+
+export const sum = numbers => numbers.reduce((a, b) => a + b, 0);
+
+/** A color of the style sheet. */
+export const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+/** A canvas of CSS pixels that is sharp on any screen, and its context. */
+export function canvasOf(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return context;
+}
+
+/** A group of buttons of which one is pressed; arrow keys move between them. */
+export function choice(label, names, selected, onSelect) {
+  const group = make("span", { className: "choice", role: "group", ariaLabel: label });
+  names.forEach(([value, name, title = ""]) => {
+    const button = make("button", { type: "button", textContent: name, title });
+    button.setAttribute("aria-pressed", value === selected);
+    button.addEventListener("click", () => onSelect(value));
+    group.append(button);
+  });
+  group.addEventListener("keydown", event => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], buttons = [...group.children];
+    if (!step) return;
+    event.preventDefault();
+    buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length].focus();
+  });
+  return group;
+}
+
+/** A menu with a label. */
+export function menu(label, entries, selected, onSelect) {
+  const select = make("select", {}, ...entries.map(([value, name]) => new Option(name, value, false, value === selected)));
+  select.addEventListener("change", () => onSelect(select.value));
+  return make("label", {}, `${label} `, select);
+}

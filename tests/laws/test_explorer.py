@@ -1,0 +1,254 @@
+"""The explorer shows the search that took place, and numbers that forced decoding confirms."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seq2attn.data.collate import collate_source
+from seq2attn.errors import UserError
+from seq2attn.explorer.explore import Explorer, Question
+from seq2attn.explorer.importance import gradient_times_input
+from seq2attn.explorer.page import record
+from seq2attn.inference.glossary import Glossary, Term
+from seq2attn.inference.translator import Translator
+from seq2attn.models import Seq2Seq
+from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
+from seq2attn.tokenizers.vocabulary import EOS, UNK
+from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.support.models import REPRESENTATIVE, model
+from tests.support.searches import spread_logits
+
+NAMES = ["one", "two", "three", "four", "five", "six", "seven"]
+TEXT = "two five one seven"
+LENGTHS = LengthsConfig(max_length=7, min_length=3)
+SEARCHES: dict[str, SearchConfig] = {
+    "greedy": GreedyConfig(lengths=LENGTHS),
+    "beam": BeamConfig(beam_size=3, lengths=LENGTHS),
+    "wide": BeamConfig(beam_size=6, patience=None, lengths=LENGTHS),
+    "ngrams": BeamConfig(beam_size=3, no_repeat_ngram_size=1, lengths=LENGTHS),
+    "coverage": BeamConfig(beam_size=3, coverage_penalty=0.5, lengths=LENGTHS),
+    "diverse": BeamConfig(beam_size=4, num_beam_groups=2, lengths=LENGTHS),
+    "sample": SampleConfig(num_samples=3, top_k=3, temperature=2.0, lengths=LENGTHS),
+}
+
+
+def explorer(search: str = "beam", decoder: str = "luong-feeding", encoder: str = "gru") -> Explorer:
+    net = spread_logits(model(encoder, decoder, "multi-head"))
+    tokenizer = WordTokenizerConfig().train(NAMES)
+    return Explorer("ours", Translator.from_model(net, tokenizer, tokenizer, SEARCHES[search]))
+
+
+def path(tree: dict[str, Any], node: int) -> list[int]:
+    return [] if node <= 0 else [*path(tree, tree["parent"][node]), tree["token"][node]]
+
+
+def forced_log_probs(one: Explorer, tokens: Sequence[int]) -> list[float]:
+    """Log-probabilities of tokens, of which the last may be EOS."""
+    source = one.translator.source.encode(TEXT)
+    target = tokens[:-1] if tokens[-1:] == [EOS] else tokens
+    (found,) = one.translator.engine.token_log_probs([(source, target)], budget=100)
+    return found[: len(tokens)]
+
+
+@pytest.mark.parametrize("decoder", REPRESENTATIVE)
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_tree_is_that_of_the_search(search: str, decoder: str) -> None:
+    if (search, decoder) == ("coverage", "fixed-lstm"):
+        pytest.skip("has no attention")
+    one = explorer(search, decoder)
+    found, tree = one.explore(Question(TEXT)), one.explore(Question(TEXT))["tree"]
+    translation = one.translator.translate(TEXT)
+    expected = [translation, *translation.alternatives]
+    assert [hypothesis["text"] for hypothesis in found["hypotheses"]] == [each.text for each in expected]
+    for hypothesis, each in zip(found["hypotheses"], expected, strict=True):
+        leaf = hypothesis["leaf"]
+        assert path(tree, leaf) == [*hypothesis["ids"], EOS] and tree["fate"][leaf] == "kept"
+        assert tree["score"][leaf] == hypothesis["score"] == pytest.approx(each.score, abs=1e-3)
+    kept = {(*path(tree, node),) for node, fate in enumerate(tree["fate"]) if fate == "kept"}
+    assert len(kept) == len({(*hypothesis["ids"],) for hypothesis in found["hypotheses"]})
+    for node in range(1, len(tree["step"])):
+        log_probs = forced_log_probs(one, path(tree, node))
+        assert tree["total"][node] == pytest.approx(sum(log_probs), abs=2e-3)
+        assert tree["log_prob"][node] == pytest.approx(log_probs[-1], abs=1e-3)
+        assert tree["step"][node] == len(path(tree, node))
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam", "wide", "ngrams", "diverse", "sample"])
+def test_candidates_are_dropped_for_the_reason_that_is_given(search: str) -> None:
+    tree = explorer(search).explore(Question(TEXT))["tree"]
+    parents = {*tree["parent"]}
+    for node in range(1, len(tree["step"])):
+        fate, tokens = tree["fate"][node], path(tree, node)
+        same = [n for n in range(1, len(tree["step"])) if tree["step"][n] == tree["step"][node]]
+        assert (fate == "live") == (node in parents) or fate == "live"
+        if fate == "beam" and search in ("beam", "wide", "ngrams"):
+            live = [tree["total"][n] for n in same if tree["fate"][n] in ("live", "stopped")]
+            assert tree["total"][node] <= min(live) and tree["total"][tree["by"][node]] == min(live)
+        elif fate == "worse":
+            assert tree["score"][node] <= tree["score"][tree["by"][node]]
+        elif fate == "stopped":
+            assert node not in parents and tokens[-1] != EOS
+        elif fate == "min_length":
+            assert tokens[-1] == EOS and len(tokens) <= LENGTHS.min_length
+        elif fate == "max_length":
+            assert tokens[-1] != EOS and len(tokens) == LENGTHS.max_length + 1
+        elif fate == "ngram":
+            assert search == "ngrams" and tokens[-1] in tokens[:-1]
+        elif fate == "special":
+            assert tokens[-1] in (0, 1)
+        assert (tree["rank"][node] == 0) == (fate in ("min_length", "max_length", "ngram", "special", "prefix"))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_words_considered_are_the_most_probable(search: str) -> None:
+    one = explorer(search, "transformer")
+    found = one.explore(Question(TEXT))
+    for node, words in found["considered"].items():
+        tokens = path(found["tree"], int(node))
+        for token, by_model, _, _ in words:
+            assert by_model == pytest.approx(forced_log_probs(one, [*tokens, token])[-1], abs=1e-3)
+        values = [by_model for _, by_model, _, _ in words]
+        assert values == sorted(values, reverse=True) and len(words) == len(NAMES) + 4  # the whole vocabulary
+        allowed = {token: value for token, _, value, rule in words if rule is None}
+        assert (EOS in allowed) == (len(tokens) >= LENGTHS.min_length)
+        if search == "sample":
+            drawn = [value for value in allowed.values() if value is not None]
+            assert len(drawn) <= 3 and np.exp(drawn).sum() == pytest.approx(1, abs=0.01)
+
+
+def test_the_terms_of_a_glossary_are_a_rule() -> None:
+    one = explorer()
+    term = Term("six", tuple(one.translator.target.encode("six")))
+    forms = one.translator.source.normalize, one.translator.target.normalize
+    glossary = Glossary({"five": term}, *forms, lambda text: ("", text))
+    search = BeamConfig(beam_size=6, patience=None, lengths=LengthsConfig(max_length=7))
+    found = Explorer("ours", replace(one.translator, search=search, glossary=glossary)).explore(Question(TEXT))
+    assert all("six" in hypothesis["text"].split() for hypothesis in found["hypotheses"])
+    tree = found["tree"]
+    for node, fate in enumerate(tree["fate"]):
+        if fate == "terms":
+            assert tree["token"][node] == EOS and not {*term.ids} & {*path(tree, node)}
+    assert "terms" in tree["fate"]
+
+
+@pytest.mark.parametrize("decoder", REPRESENTATIVE)
+def test_a_forced_word_that_was_chosen_changes_nothing(decoder: str) -> None:
+    one = explorer("greedy", decoder)
+    best = one.explore(Question(TEXT))["hypotheses"][0]
+    for length in range(1, len(best["ids"]) + 1):
+        forced = one.explore(Question(TEXT, prefix=tuple(best["ids"][:length])))["hypotheses"][0]
+        assert forced | {"leaf": 0} == best | {"leaf": 0}
+
+
+def test_any_word_can_be_forced_and_the_end_too() -> None:
+    one = explorer()
+    for token in range(UNK, UNK + 1 + len(NAMES)):
+        found = one.explore(Question(TEXT, prefix=(token, 5)))
+        assert all(hypothesis["ids"][:2] == [token, 5] for hypothesis in found["hypotheses"])
+        assert {*found["tree"]["fate"]} & {"prefix"}
+    (ended,) = one.explore(Question(TEXT, prefix=(5, EOS)))["hypotheses"]  # before the minimum length
+    assert ended["ids"] == [5]
+    with pytest.raises(UserError, match="below 11, the size of the vocabulary"):
+        one.explore(Question(TEXT, prefix=(11,)))
+
+
+@pytest.mark.parametrize("decoder", REPRESENTATIVE)
+def test_leaving_a_word_out_is_forced_decoding_of_the_shorter_source(decoder: str) -> None:
+    one, words = explorer("beam", decoder), TEXT.split()
+    target = one.explore(Question(TEXT))["hypotheses"][0]["ids"]
+    encode = one.translator.source.encode
+    for place, other in itertools.product(range(len(target) + 1), (None, 6)):
+        found = one.importance(Question(TEXT), target, place, other)
+        assert found["words"] == (*words,)
+
+        def value(text: str, place: int = place, other: int | None = other) -> float:
+            log_probs = []
+            for token in ([*target, EOS][place], other):
+                if token is not None:
+                    pair = encode(text), target[:place] if token == EOS else [*target[:place], token]
+                    log_probs.append(one.translator.engine.token_log_probs([pair], budget=99)[0][place])
+            return log_probs[0] - sum(log_probs[1:])
+
+        assert found["value"] == pytest.approx(value(TEXT), abs=1e-3)
+        for number, effect in enumerate(found["left_out"]):
+            shorter = " ".join(words[:number] + words[number + 1 :])
+            assert effect == pytest.approx(value(TEXT) - value(shorter), abs=1e-3)
+        assert (found["attention"] is None) == (decoder == "fixed-lstm")
+
+
+@pytest.mark.parametrize("encoder", ["gru", "transformer", "convolutional", "bert"])
+def test_gradient_times_input_is_the_change_by_scaling_an_embedding(encoder: str) -> None:
+    net: Seq2Seq = spread_logits(model(encoder, "transformer", "multi-head"))
+    source, prefix, step = [4, 8, 5], [6, 7], 1e-5
+    ids, sequences = collate_source([source], net.device)
+
+    def log_prob(scales: torch.Tensor) -> float:
+        embedded = net.source_embedding(ids) * scales[None, :, None]
+        memory, state = net.decoder.init_state(net.encoder(embedded, sequences))
+        hidden = net.decode(torch.tensor([[1, *prefix]]), state, memory).hidden[0, -1]
+        return torch.log_softmax(net.output_projection(hidden), -1)[9].item()
+
+    with torch.no_grad():
+        ones = torch.ones(len(source) + 1, dtype=torch.double)
+        expected = [(log_prob(ones + step * row) - log_prob(ones - step * row)) / (2 * step) for row in torch.eye(4)]
+    assert gradient_times_input(net, source, prefix, 9) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_reference_with_a_better_score_is_an_error_of_the_search() -> None:
+    one = explorer("greedy")
+    best = one.translator.translate(TEXT)
+    better = one.translator.translate(TEXT, SEARCHES["wide"])
+    assert better.score > best.score
+    for text, cause in ((better.text, "search"), (best.text, "equal"), ("six six six", "model")):
+        found = one.explore(Question(TEXT, reference=text))["diagnosis"]
+        assert found["cause"] == cause
+        assert (found["score"] > found["output_score"]) == (cause == "search")
+        assert found["score"] == pytest.approx(sum(found["log_probs"]) / len(found["log_probs"]), abs=1e-2)
+        tokens = found["reference"]["tokens"], one.explore(Question(TEXT))["hypotheses"][0]["target"]["tokens"]
+        differ = [place for place, (a, b) in enumerate(zip(*tokens, strict=False)) if a != b]
+        assert found["parts_at"] == (differ[0] if differ else None)
+
+
+def test_a_masked_word_is_unknown_to_the_model() -> None:
+    one = explorer()
+    found = one.explore(Question(TEXT, masked=(1,)))
+    assert found["source"]["tokens"][:4] == ("two", "<unk>", "one", "seven")
+    unknown = one.translator.translate("two nothing one seven")
+    assert [hypothesis["text"] for hypothesis in found["hypotheses"]] == [
+        each.text for each in (unknown, *unknown.alternatives)
+    ]
+
+
+@pytest.mark.parametrize("decoder", ["transformer", "luong-feeding", "convolutional", "fixed-lstm", "ssru"])
+def test_attention_is_that_of_forced_decoding(decoder: str) -> None:
+    one = explorer("beam", decoder, "transformer")
+    found = one.explore(Question(TEXT))
+    weights = one.translator.attention_weights(TEXT, found["hypotheses"][0]["text"])
+    kinds = {"cross": weights.cross_attention, "encoder": weights.encoder_self_attention}
+    kinds["decoder"] = weights.decoder_self_attention
+    assert {*found["attention"]} == {kind for kind, values in kinds.items() if values is not None}
+    assert ("decoder" in found["attention"]) == (decoder == "transformer")
+    for kind, content in found["attention"].items():
+        assert np.array(content["weights"]) / 1000 == pytest.approx(kinds[kind], abs=6e-4)
+    if decoder == "transformer":
+        causal = np.array(found["attention"]["decoder"]["weights"])
+        assert causal.sum(-1) == pytest.approx(1000, abs=5) and not np.triu(causal, 1).any()
+        assert found["attention"]["decoder"]["keys"]["tokens"][0] == "<s>"
+
+
+def test_a_saved_page_has_the_numbers_of_the_live_one() -> None:
+    one = explorer()
+    live, saved = one.explore(Question(TEXT)), record(one, Question(TEXT))
+    target = live["hypotheses"][0]["ids"]
+    assert {key: value for key, value in saved.items() if key not in ("importance", "considered")} == {
+        key: value for key, value in live.items() if key != "considered"
+    }
+    assert saved["considered"].items() <= live["considered"].items() and "0" in saved["considered"]
+    for place, found in saved["importance"].items():
+        assert found == one.importance(Question(TEXT), target, place)
+    assert len(saved["importance"]) == len(target) + 1
