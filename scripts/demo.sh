@@ -24,5 +24,7 @@ echo
 echo "== Attention"
 seq2attn translate "$run" "$sentence" --attention -
 seq2attn translate "$run" "$sentence" --attention "$folder/attention.png" > "$folder/translation.txt"
+seq2attn explore "$run" "$sentence" -o "$folder/explorer.html"
 echo
 echo "pictures: $folder/attention.png $folder/bleu-by-length.png"
+echo "why these words: open $folder/explorer.html, or run: seq2attn explore $run"

@@ -47,8 +47,8 @@ __all__ = [
     "Corpus", "EvaluateOptions", "ExperimentConfig", "ExportOptions", "FieldError", "FieldErrors", "ImportOptions",
     "InputPath", "ModelConfig", "ScoreOptions", "Seq2Seq", "Tokenizer", "TrainingInterrupted", "TranslationOptions",
     "Translator", "UserError", "align", "allow_code", "attention_text", "average", "build_model", "compare",
-    "draw_attention", "evaluate", "explore", "export", "import_model", "load", "load_config", "load_prepared", "make_batch",
-    "plan_batches", "prepare", "score", "select_alignment_head", "train",
+    "draw_attention", "evaluate", "explore", "export", "import_model", "load", "load_config", "load_prepared",
+    "make_batch", "plan_batches", "prepare", "score", "select_alignment_head", "train",
 ]  # fmt: skip
 _MODULES = {
     "seq2attn.attention.attention_config": "AttentionConfig",

@@ -6,7 +6,7 @@ Log-probabilities are natural logarithms with three digits, attention weights th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,7 +84,7 @@ class Explorer:
             "tokens": self._token_texts(records[0].nodes),
             "attention": self.attention(*translation.ids[0]),
             "alignment_head": self.alignment_head,
-            "notes": [*checker.warnings()],
+            "notes": [*checker.warnings(), *_part_notes(question.text, line)],
             "diagnosis": question.reference and self.diagnose(question.reference, translation, search),
         }
 
@@ -186,6 +186,12 @@ def attention_content(weights: AttentionWeights) -> Json:
     """Queries, keys and thousandths [layers][heads][queries][keys] of each kind of attention that a model has."""
     kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
     return {kind: map_content(AttentionMap.from_weights(weights, kind)) for kind in kinds}
+
+
+def _part_notes(text: str, line: SourceLine) -> Iterator[str]:
+    """A note for a text of which only the first part is shown."""
+    if line.warning is not None:
+        yield f"only the first part of the text is shown, {len(line.line):,} of {len(text):,} characters"
 
 
 def _tree(nodes: Sequence[Node]) -> Json:

@@ -32,6 +32,7 @@ from seq2attn.nn.device import resolve_device
 from seq2attn.options import TranslationOptions
 from seq2attn.options.runs import ExploreOptions
 from seq2attn.tokenizers.base import add_tag
+from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.training.checkpoints.averaging import load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 
@@ -62,7 +63,8 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
         return
     questions = [Question(add_tag(text, exploring.tag)) for text in texts]
     if table is not None:
-        questions += [Question(row["source"], reference=row["reference"]) for row in table["rows"]]
+        rows = [row for row in table["rows"] if not is_blank(row["source"])]
+        questions += [Question(row["source"], reference=row["reference"] or None) for row in rows]
     if not questions:
         raise UserError("give sentences to show in the page, or ``input_file``")
     progress = tqdm(questions, unit=" sentences", disable=None)

@@ -16,6 +16,7 @@ from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
 from seq2attn.models.attention_weights import cross_attention_weights
+from seq2attn.tokenizers.normalize import is_blank
 
 UNATTENDED = 0.2
 """A source token with less attention than this in all, over all target tokens, counts as unattended."""
@@ -28,14 +29,15 @@ def measure_sentences(
     """Measures of each line: chrF, log-probability per token, length ratio, attention, and repeated words.
 
     The attention is the mean of the heads of the top layer: its spread is the mean perplexity of the rows, the number
-    of source tokens that a target token attends to. A measure that cannot be taken is None.
+    of source tokens that a target token attends to. A measure that cannot be taken, as of an empty
+    line, is None.
     """
     chrf = CHRF()
     translations = list(translator.translate_iterable(sources, num_hypotheses=1, checker=InputChecker()))
     log_probs = translator.token_log_probs(translations)
     attention = _attention(translator, translations)
     for row, (source, translation) in enumerate(zip(sources, translations, strict=True)):
-        reference = None if references is None else references[row]
+        reference = None if references is None or is_blank(source) else references[row]
         tokens = len(log_probs[row])
         yield {
             "source": source,

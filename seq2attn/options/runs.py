@@ -78,7 +78,9 @@ class ExploreOptions:
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Show the lines of FILE in a table.", metavar="FILE")
     ] = None
-    references: References = field(default_factory=list)
+    references: Annotated[list[Path], repeatable("--reference", "FILE", "Reference translations of --input.")] = field(
+        default_factory=list
+    )
     test_set: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show a test set of the config in a table, with its scores.")
     ] = None

@@ -30,9 +30,7 @@ COMMANDS = SEARCHES | FORCED | CHECKS | STORED | NO_TEXT | EXPLORER
 TABLE: dict[str, set[str]] = {
     "--allow-code": COMMANDS | FROM_CONFIG,
     "--tag": SEARCHES | FORCED | CHECKS | STORED | EXPLORER,
-    "--to": SEARCHES
-    | FORCED
-    | EXPLORER,  # a check and an export are of the language that the run has; compared are engines
+    "--to": SEARCHES | FORCED | EXPLORER,  # a check and an export are of the language of the run; compared are engines
     "--device": SEARCHES | FORCED | {"doctor", "init"} | EXPLORER,  # an export is verified on the CPU
     "--precision": SEARCHES | EXPLORER,  # log-probabilities and links are those of float32
     "--engine": SEARCHES,  # only a search runs elsewhere; `doctor` is about the native one
@@ -51,7 +49,7 @@ TABLE: dict[str, set[str]] = {
     "--rerank-backward": {"translate", "evaluate"} | EXPLORER,
 }
 NO_MEANING = {"--source", "--target", "--reference", "--input", "--output", "--json", "--dry-run", "--jobs", "--redo",
-              "--verify-with", "--overwrite"}  # fmt: skip
+              "--verify-with", "--overwrite", "--attention", "--best"}  # fmt: skip
 """Names of files, forms of the output, and how the work is divided."""
 
 

@@ -28,7 +28,7 @@ SHORTER = {
 }  # fmt: skip
 MODULES = ("my_scores.py", "my_decoders.py", "my_alignments.py", "mine.yaml")
 SLOW = (
-    "alignment", "attention", "bert", "data", "doctor", "export", "extending", "faq", "index", "python", "quickstart",
+    "alignment", "attention", "bert", "data", "doctor", "explorer", "export", "extending", "faq", "index", "python", "quickstart",
     "training", "translate",
 )  # fmt: skip
 """Pages of docs/ whose commands run in the slow tests only."""
@@ -83,11 +83,11 @@ def test_the_commands_and_code_of_a_page_run(
     if page == "docs/extending.md":
         for name, block in zip(MODULES, [*blocks(page, "python"), *blocks(page, "yaml")], strict=True):
             (tmp_path / name).write_text(block, encoding="utf-8")
-    if page == "docs/translate.md":
+    if page in ("docs/explorer.md", "docs/translate.md"):
         run_all(["seq2attn train configs/phrasebook.yaml"], tmp_path)
     outputs = run_all(commands(page), tmp_path, NUM_UPDATES.get(page, 4))
     assert outputs or page == "docs/python.md"
-    if page in ("README.md", "docs/bert.md", "docs/python.md"):
+    if page in ("README.md", "docs/bert.md", "docs/explorer.md", "docs/python.md"):
         code = re.sub(r"max_duration=\[?\d+ \w+\]?", "max_duration=5 updates", "\n".join(blocks(page, "python")))
         monkeypatch.chdir(tmp_path)
         capsys.readouterr()

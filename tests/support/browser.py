@@ -56,7 +56,11 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=features)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
-        self.call("Page.navigate", url=path.as_uri())
+        self.open_url(path.as_uri())
+
+    def open_url(self, url: str) -> None:
+        """Navigate, and wait until the page is loaded."""
+        self.call("Page.navigate", url=url)
         loaded = (message.get("method") == "Page.loadEventFired" for message in self._messages())
         next(filter(None, loaded))
 

@@ -10,8 +10,12 @@ import { drawTable } from "explorer/table.js";
 import { drawTree } from "explorer/tree.js";
 
 const views = {
-  sentence: drawSentence, tree: drawTree, considered: drawConsidered,
-  attention: drawAttention, reasons: drawReasons, table: drawTable,
+  sentence: drawSentence,
+  tree: drawTree,
+  considered: drawConsidered,
+  attention: drawAttention,
+  reasons: drawReasons,
+  table: drawTable,
 };
 
 /** The selection, which a link restores. */
@@ -21,8 +25,15 @@ const initial = {
   node: null, // of the tree; null: the end of the hypothesis
   word: null, // place of a target token
   other: null, // token that a reason is asked against
-  kind: "", layer: "", head: "", scale: "max", words: false,
-  tab: "sentence", reason: "mattered", order: "", filter: "",
+  kind: "",
+  layer: "",
+  head: "",
+  scale: "max",
+  words: false,
+  tab: "sentence",
+  reason: "mattered",
+  order: "",
+  filter: "",
 };
 
 const numbers = ["sentence", "hypothesis", "node", "word", "other"];
@@ -33,7 +44,9 @@ const app = {
   second: null, // one to compare with: another source, or another run
   question: { run: 0, text: "", prefix: [], masked: [], beam: null, reference: null },
 
-  get hypothesis() { return app.current.hypotheses[app.state.hypothesis] ?? app.current.hypotheses[0]; },
+  get hypothesis() {
+    return app.current.hypotheses[app.state.hypothesis] ?? app.current.hypotheses[0];
+  },
 
   /** Change the selection, and draw all views. */
   set(changes) {
@@ -65,7 +78,9 @@ const app = {
   say: text => say(text),
 };
 
-const say = text => { byId("message").textContent = text; };
+const say = text => {
+  byId("message").textContent = text;
+};
 
 async function waiting(work) {
   document.body.ariaBusy = "true";
@@ -80,15 +95,20 @@ async function waiting(work) {
 }
 
 function render() {
-  const { current, state } = app, hasTable = Boolean(page.table);
+  const { current, state } = app,
+    hasTable = Boolean(page.table);
   const tabs = [["sentence", "sentence"], ...(hasTable ? [["table", page.table.name]] : [])];
   byId("tabs").replaceChildren(...(hasTable ? [choice("view", tabs, state.tab, tab => app.set({ tab }))] : []));
   for (const [id, draw] of Object.entries(views)) {
-    const section = byId(id), isTable = id === "table";
+    const section = byId(id),
+      isTable = id === "table";
     section.hidden = isTable ? !hasTable || state.tab !== "table" : state.tab === "table" || !current;
     if (!section.hidden) section.hidden = draw(section, app) === false;
   }
-  for (const [id, value] of [["text", app.question.text], ["beam", app.question.beam ?? current?.search?.size ?? ""]]) {
+  for (const [id, value] of [
+    ["text", app.question.text],
+    ["beam", app.question.beam ?? current?.search?.size ?? ""],
+  ]) {
     if (document.activeElement !== byId(id)) byId(id).value = value;
   }
   if (current) document.title = `${current.run ? `${current.run}: ` : ""}${current.text}`;
@@ -114,7 +134,12 @@ function recall() {
   const ids = text => (text ? text.split(" ").map(Number) : []);
   const { run = 0, text = "", beam, reference = null } = fragment;
   Object.assign(app.question, {
-    run: Number(run), text, prefix: ids(fragment.prefix), masked: ids(fragment.masked), beam: beam ? Number(beam) : null, reference,
+    run: Number(run),
+    text,
+    prefix: ids(fragment.prefix),
+    masked: ids(fragment.masked),
+    beam: beam ? Number(beam) : null,
+    reference,
   });
 }
 
@@ -128,18 +153,37 @@ function showRuns() {
     const other = (app.question.run + 1) % names.length;
     if (app.current) app.explore({ run: other }, { second: true }).then(() => app.set({ reason: "what if" }));
   });
-  const slider = make("input", { type: "range", min: 0, max: names.length - 1, value: app.question.run, ariaLabel: "run" });
+  const slider = make("input", {
+    type: "range",
+    min: 0,
+    max: names.length - 1,
+    value: app.question.run,
+    ariaLabel: "run",
+  });
   slider.addEventListener("input", () => select(slider.value));
-  byId("runs").replaceChildren(menu("", entries, String(app.question.run), select), ...(names.length > 2 ? [slider] : []), " ", compare);
+  byId("runs").replaceChildren(
+    menu("", entries, String(app.question.run), select),
+    ...(names.length > 2 ? [slider] : []),
+    " ",
+    compare,
+  );
 }
 
 async function save() {
   const explorations = isLive ? [app.current] : page.explorations;
-  const response = isLive && page.live !== "notebook" ? await fetch("v1/page", {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ explorations }),
-  }) : null;
+  const response =
+    isLive && page.live !== "notebook"
+      ? await fetch("v1/page", {
+          method: "POST",
+          headers: { "Content-Type": "application/json" },
+          body: JSON.stringify({ explorations }),
+        })
+      : null;
   const text = response ? await response.text() : document.documentElement.outerHTML;
-  const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "text/html" })), download: "explorer.html" });
+  const link = make("a", {
+    href: URL.createObjectURL(new Blob([text], { type: "text/html" })),
+    download: "explorer.html",
+  });
   link.click();
   URL.revokeObjectURL(link.href);
 }
@@ -151,20 +195,28 @@ function start() {
   byId("save").addEventListener("click", () => waiting(save));
   byId("link").hidden = location.protocol === "about:";
   byId("link").addEventListener("click", () => {
-    navigator.clipboard?.writeText(location.href).then(() => say("The link is copied."), () => say(location.href));
+    navigator.clipboard?.writeText(location.href).then(
+      () => say("The link is copied."),
+      () => say(location.href),
+    );
   });
   byId("question").addEventListener("submit", event => {
     event.preventDefault();
-    const beam = Number(byId("beam").value) || null, isSame = beam === app.current?.search.size;
+    const beam = Number(byId("beam").value) || null,
+      isSame = beam === app.current?.search.size;
     app.explore({ text: byId("text").value, prefix: [], masked: [], beam: isSame ? app.question.beam : beam });
   });
   const recorded = page.explorations ?? [];
-  const show = () => { app.current = recorded[app.state.sentence] ?? recorded[0] ?? null; };
+  const show = () => {
+    app.current = recorded[app.state.sentence] ?? recorded[0] ?? null;
+  };
   show();
   if (recorded.length > 1) {
     byId("choice").hidden = false;
     const select = byId("choice").querySelector("select");
-    select.replaceChildren(...recorded.map((one, i) => new Option(`${i + 1}: ${one.text}`, i, false, i === app.state.sentence)));
+    select.replaceChildren(
+      ...recorded.map((one, i) => new Option(`${i + 1}: ${one.text}`, i, false, i === app.state.sentence)),
+    );
     select.addEventListener("change", () => {
       app.state.sentence = Number(select.value);
       show();
@@ -178,7 +230,10 @@ function start() {
   if (isLive && app.question.text && !app.current) app.explore({}).then(showRuns);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
   addEventListener("resize", render);
-  addEventListener("hashchange", () => { recall(); isLive ? app.explore({}) : (show(), render()); });
+  addEventListener("hashchange", () => {
+    recall();
+    isLive ? app.explore({}) : (show(), render());
+  });
 }
 
 start();

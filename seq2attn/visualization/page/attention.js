@@ -4,30 +4,94 @@ import { byWord, headNames, matrix, shape, shares } from "explorer/data.js";
 import { canvasOf, choice, color, fixed, isolate, largest, make, menu, readable, sum } from "explorer/dom.js";
 
 const KINDS = { cross: "cross", encoder: "encoder", decoder: "decoder" };
-const SCALES = [["max", "largest"], ["row", "each row"], ["0-1", "0 to 1"]];
-const THUMBNAIL = 56, MAX_CELL = 19, MIN_CELL = 4;
+const SCALES = [
+  ["max", "largest"],
+  ["row", "each row"],
+  ["0-1", "0 to 1"],
+];
+const THUMBNAIL = 56,
+  MAX_CELL = 19,
+  MIN_CELL = 4;
 
 export function drawAttention(section, app) {
-  const { current, state } = app, attention = current.attention;
+  const { current, state } = app,
+    attention = current.attention;
   if (!attention || !Object.keys(attention).length) {
-    section.replaceChildren(make("h2", { textContent: "attention" }), make("p", { textContent: attention === undefined ? "" : "This model has no attention to draw." }));
+    section.replaceChildren(
+      make("h2", { textContent: "attention" }),
+      make("p", { textContent: attention === undefined ? "" : "This model has no attention to draw." }),
+    );
     return attention !== undefined;
   }
-  const kind = attention[state.kind] ? state.kind : Object.keys(attention)[0], map = attention[kind];
-  const layer = clamp(state.layer, map.layers.length, map.layers.length - 1), heads = headNames(map), head = clamp(state.head, heads.length, heads.length - 1);
-  const view = select(map, layer, head, state), status = make("p", { className: "status", role: "status", textContent: HINT });
-  const controls = make("p", { className: "controls" },
-    choice("kind of attention", Object.keys(attention).map(name => [name, KINDS[name]]), kind, value => app.set({ kind: value, layer: "", head: "" })),
-    ...(map.layers.length > 1 ? [menu("layer", map.layers.map((name, i) => [String(i), name]), String(layer), value => app.set({ layer: value }))] : []),
-    ...(heads.length > 1 ? [menu("head", heads.map((name, i) => [String(i), name]), String(head), value => app.set({ head: value }))] : []),
-    choice("unit", [["tokens", "tokens"], ["words", "words"]], state.words ? "words" : "tokens", value => app.set({ words: value === "words" })),
+  const kind = attention[state.kind] ? state.kind : Object.keys(attention)[0],
+    map = attention[kind];
+  const layer = clamp(state.layer, map.layers.length, map.layers.length - 1),
+    heads = headNames(map),
+    head = clamp(state.head, heads.length, heads.length - 1);
+  const view = select(map, layer, head, state),
+    status = make("p", { className: "status", role: "status", textContent: HINT });
+  const controls = make(
+    "p",
+    { className: "controls" },
+    choice(
+      "kind of attention",
+      Object.keys(attention).map(name => [name, KINDS[name]]),
+      kind,
+      value => app.set({ kind: value, layer: "", head: "" }),
+    ),
+    ...(map.layers.length > 1
+      ? [
+          menu(
+            "layer",
+            map.layers.map((name, i) => [String(i), name]),
+            String(layer),
+            value => app.set({ layer: value }),
+          ),
+        ]
+      : []),
+    ...(heads.length > 1
+      ? [
+          menu(
+            "head",
+            heads.map((name, i) => [String(i), name]),
+            String(head),
+            value => app.set({ head: value }),
+          ),
+        ]
+      : []),
+    choice(
+      "unit",
+      [
+        ["tokens", "tokens"],
+        ["words", "words"],
+      ],
+      state.words ? "words" : "tokens",
+      value => app.set({ words: value === "words" }),
+    ),
     choice("scale of colors", SCALES, state.scale || "max", value => app.set({ scale: value })),
     legend(view, state.scale || "max"),
   );
   controls.prepend(make("h2", { textContent: state.hypothesis ? "attention of the best translation" : "attention" }));
-  section.replaceChildren(controls, make("div", { className: "maps" },
-    make("div", { className: "scroll" }, drawMap(view, { kind, say: text => { status.textContent = text || HINT; }, onQuery: query => kind !== "encoder" && !state.words && app.set({ word: query, other: null }) })),
-    thumbnails(map, layer, head, app)), status);
+  section.replaceChildren(
+    controls,
+    make(
+      "div",
+      { className: "maps" },
+      make(
+        "div",
+        { className: "scroll" },
+        drawMap(view, {
+          kind,
+          say: text => {
+            status.textContent = text || HINT;
+          },
+          onQuery: query => kind !== "encoder" && !state.words && app.set({ word: query, other: null }),
+        }),
+      ),
+      thumbnails(map, layer, head, app),
+    ),
+    status,
+  );
   return true;
 }
 
@@ -36,27 +100,45 @@ const clamp = (text, count, fallback) => (text === "" || !(Number(text) < count)
 
 /** The selected weights with the names of rows and columns. */
 export function select(map, layer, head, { words, scale }) {
-  const tokens = matrix(map, layer, head), weights = words ? byWord(tokens, map.queries, map.keys) : tokens;
+  const tokens = matrix(map, layer, head),
+    weights = words ? byWord(tokens, map.queries, map.keys) : tokens;
   const names = side => (words ? side.words : side.tokens).map(readable);
-  return { queries: names(map.queries), keys: names(map.keys), weights, shares: shares(weights, scale || "max"), shape: shape(weights, words ? null : map.windows?.[layer][head]) };
+  return {
+    queries: names(map.queries),
+    keys: names(map.keys),
+    weights,
+    shares: shares(weights, scale || "max"),
+    shape: shape(weights, words ? null : map.windows?.[layer][head]),
+  };
 }
 
 function legend(view, scale) {
   const full = scale === "max" ? largest(view.weights.map(largest)) : 1;
   const name = scale === "row" ? "weight / largest of its row" : "weight";
-  return make("span", { className: "scale" }, `${name} 0 `, make("span", { className: "bar", role: "img", ariaLabel: "color scale" }), ` ${Number(full.toPrecision(2))}`);
+  return make(
+    "span",
+    { className: "scale" },
+    `${name} 0 `,
+    make("span", { className: "bar", role: "img", ariaLabel: "color scale" }),
+    ` ${Number(full.toPrecision(2))}`,
+  );
 }
 
 /** A map on a canvas, with names of rows and columns; `marks`: rows that differ in another map. */
 export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks = [] }) {
-  const canvas = make("canvas", { tabIndex: 0, role: "application" }), { queries, keys } = view;
+  const canvas = make("canvas", { tabIndex: 0, role: "application" }),
+    { queries, keys } = view;
   canvas.setAttribute("aria-label", `${kind} attention: ${queries.length} rows, ${keys.length} columns`);
   const cell = Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor(560 / Math.max(queries.length, keys.length))));
-  const font = Math.max(8, Math.min(13, cell - 2)), measure = make("canvas").getContext("2d");
+  const font = Math.max(8, Math.min(13, cell - 2)),
+    measure = make("canvas").getContext("2d");
   measure.font = `${font}px system-ui, sans-serif`;
   const longest = names => Math.min(110, Math.max(...names.map(name => measure.measureText(name).width)) + 8);
-  const left = longest(queries), top = longest(keys), coverage = kind === "cross" ? 26 : 0;
-  const width = left + keys.length * cell + 2, height = top + queries.length * cell + coverage + 2;
+  const left = longest(queries),
+    top = longest(keys),
+    coverage = kind === "cross" ? 26 : 0;
+  const width = left + keys.length * cell + 2,
+    height = top + queries.length * cell + coverage + 2;
   let at = null;
   const redraw = () => paint(canvasOf(canvas, width, height), view, { cell, left, top, font, at, marks, coverage });
   const move = place => {
@@ -65,7 +147,8 @@ export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks =
     say(place ? describe(view, place) : "");
   };
   canvas.addEventListener("mousemove", event => {
-    const k = Math.floor((event.offsetX - left) / cell), q = Math.floor((event.offsetY - top) / cell);
+    const k = Math.floor((event.offsetX - left) / cell),
+      q = Math.floor((event.offsetY - top) / cell);
     move(q < queries.length && k < keys.length && (q >= 0 || k >= 0) ? [q >= 0 ? q : null, k >= 0 ? k : null] : null);
   });
   canvas.addEventListener("mouseleave", () => move(null));
@@ -83,11 +166,13 @@ export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks =
 }
 
 function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
-  const [ink, faint, full, line, mark] = ["ink", "faint", "full", "line", "mark"].map(color), { queries, keys, weights, shape: form } = view;
+  const [ink, faint, full, line, mark] = ["ink", "faint", "full", "line", "mark"].map(color),
+    { queries, keys, weights, shape: form } = view;
   context.clearRect(0, 0, context.canvas.width, context.canvas.height);
   context.font = `${font}px system-ui, sans-serif`;
   context.textBaseline = "middle";
-  const bottom = top + queries.length * cell, right = left + keys.length * cell;
+  const bottom = top + queries.length * cell,
+    right = left + keys.length * cell;
   queries.forEach((name, q) => {
     context.fillStyle = at?.[0] === q ? full : marks.includes(q) ? mark : ink;
     context.textAlign = "right";
@@ -103,18 +188,22 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
     context.restore();
   });
   context.fillStyle = full;
-  view.shares.forEach((row, q) => row.forEach((share, k) => {
-    if (share < 0.004) return;
-    context.globalAlpha = share;
-    context.fillRect(left + k * cell, top + q * cell, cell - (cell > 6 ? 1 : 0), cell - (cell > 6 ? 1 : 0));
-  }));
+  view.shares.forEach((row, q) =>
+    row.forEach((share, k) => {
+      if (share < 0.004) return;
+      context.globalAlpha = share;
+      context.fillRect(left + k * cell, top + q * cell, cell - (cell > 6 ? 1 : 0), cell - (cell > 6 ? 1 : 0));
+    }),
+  );
   context.globalAlpha = 1;
   context.strokeStyle = line;
   context.lineWidth = 1;
   context.strokeRect(left - 0.5, top - 0.5, right - left + 1, bottom - top + 1);
   if (form.windows) {
     context.strokeStyle = faint;
-    form.windows.forEach(([first, last], q) => context.strokeRect(left + first * cell, top + q * cell + 0.5, (last - first + 1) * cell - 1, cell - 1));
+    form.windows.forEach(([first, last], q) =>
+      context.strokeRect(left + first * cell, top + q * cell + 0.5, (last - first + 1) * cell - 1, cell - 1),
+    );
   }
   if (form.isHard) {
     context.strokeStyle = context.fillStyle = mark;
@@ -140,21 +229,31 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
 }
 
 function describe({ queries, keys, weights }, [q, k]) {
-  const row = q === null ? weights.map(one => one[k]) : weights[q], [name, others] = q === null ? [keys[k], queries] : [queries[q], keys];
-  const best = row.map((w, i) => [w, others[i]]).filter(([w]) => w >= 0.01).sort((a, b) => b[0] - a[0]).slice(0, 5).map(([w, one]) => `${isolate(one)} ${fixed(w)}`);
-  const cell = q !== null && k !== null ? `${isolate(queries[q])} → ${isolate(keys[k])}: ${fixed(weights[q][k], 3)}. ` : "";
+  const row = q === null ? weights.map(one => one[k]) : weights[q],
+    [name, others] = q === null ? [keys[k], queries] : [queries[q], keys];
+  const best = row
+    .map((w, i) => [w, others[i]])
+    .filter(([w]) => w >= 0.01)
+    .sort((a, b) => b[0] - a[0])
+    .slice(0, 5)
+    .map(([w, one]) => `${isolate(one)} ${fixed(w)}`);
+  const cell =
+    q !== null && k !== null ? `${isolate(queries[q])} → ${isolate(keys[k])}: ${fixed(weights[q][k], 3)}. ` : "";
   return `${cell}${isolate(name)} ${q === null ? "is attended to by" : "attends to"}: ${best.join(", ") || "nothing"}`;
 }
 
 /** All heads of the layer, or of all layers if there are few, as small maps; each is a button. */
 function thumbnails(map, layer, head, app) {
-  const names = headNames(map), count = names.length * map.layers.length, box = make("div", { className: "thumbnails" });
+  const names = headNames(map),
+    count = names.length * map.layers.length,
+    box = make("div", { className: "thumbnails" });
   if (count < 2) return box;
   const layers = count <= 64 ? map.layers.map((_, i) => i) : [layer];
   for (const one of layers) {
     const row = make("div", { role: "group", ariaLabel: `layer ${map.layers[one]}` });
     names.forEach((name, i) => {
-      const label = `layer ${map.layers[one]}, ${Number(name) ? `head ${name}` : "mean of heads"}`, button = make("button", { type: "button", title: label, ariaLabel: label });
+      const label = `layer ${map.layers[one]}, ${Number(name) ? `head ${name}` : "mean of heads"}`,
+        button = make("button", { type: "button", title: label, ariaLabel: label });
       button.setAttribute("aria-pressed", one === layer && i === head);
       button.append(thumbnail(shares(matrix(map, one, i), app.state.scale || "max")));
       button.addEventListener("click", () => app.set({ layer: String(one), head: String(i) }));
@@ -166,11 +265,19 @@ function thumbnails(map, layer, head, app) {
 }
 
 function thumbnail(rows) {
-  const width = rows[0].length, height = rows.length, side = Math.max(width, height), canvas = make("canvas", { width, height });
-  const context = canvas.getContext("2d"), image = context.createImageData(width, height);
-  const hex = color("full"), rgb = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
+  const width = rows[0].length,
+    height = rows.length,
+    side = Math.max(width, height),
+    canvas = make("canvas", { width, height });
+  const context = canvas.getContext("2d"),
+    image = context.createImageData(width, height);
+  const hex = color("full"),
+    rgb = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
   rows.flat().forEach((share, i) => image.data.set([...rgb, Math.round(255 * share)], 4 * i));
   context.putImageData(image, 0, 0);
-  Object.assign(canvas.style, { width: `${Math.max(8, (THUMBNAIL * width) / side)}px`, height: `${Math.max(8, (THUMBNAIL * height) / side)}px` });
+  Object.assign(canvas.style, {
+    width: `${Math.max(8, (THUMBNAIL * width) / side)}px`,
+    height: `${Math.max(8, (THUMBNAIL * height) / side)}px`,
+  });
   return canvas;
 }

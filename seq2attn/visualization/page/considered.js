@@ -7,29 +7,62 @@ import { pathTo, RULES } from "explorer/tree.js";
 export function drawConsidered(section, app) {
   const { current, state } = app;
   if (!current.tree) return false;
-  const parent = parentOf(app), path = pathTo(current.tree, parent);
+  const parent = parentOf(app),
+    path = pathTo(current.tree, parent);
   const begin = path.map(node => readable(current.tokens[current.tree.token[node]])).join(" ");
-  const title = make("h2", { textContent: "words considered" }), after = make("p", { className: "faint", dir: "auto", textContent: begin ? `after ${isolate(begin)}` : "at the beginning" });
+  const title = make("h2", { textContent: "words considered" }),
+    after = make("p", {
+      className: "faint",
+      dir: "auto",
+      textContent: begin ? `after ${isolate(begin)}` : "at the beginning",
+    });
   const words = current.considered[parent];
   if (!words) {
     section.replaceChildren(title, after, make("p", { textContent: "The search did not go on from here." }));
     return true;
   }
-  const chosen = state.node !== null && current.tree.parent[state.node] === parent ? current.tree.token[state.node] : null;
+  const chosen =
+    state.node !== null && current.tree.parent[state.node] === parent ? current.tree.token[state.node] : null;
   const rows = words.map(([token, model, allowed, rule]) => {
-    const name = current.tokens[token], button = make("button", { type: "button", textContent: readable(name), dir: "auto" });
+    const name = current.tokens[token],
+      button = make("button", { type: "button", textContent: readable(name), dir: "auto" });
     button.title = isLive ? `Force ${isolate(name)} here, and search on.` : name;
     button.setAttribute("aria-pressed", token === chosen);
     const prefix = [...path.map(node => current.tree.token[node]), token];
-    button.addEventListener("click", () => (isLive ? app.explore({ prefix }) : app.say("Words are forced in a live page: seq2attn explore RUN.")));
+    button.addEventListener("click", () =>
+      isLive ? app.explore({ prefix }) : app.say("Words are forced in a live page: seq2attn explore RUN."),
+    );
     const bar = make("td", { className: "bar" }, make("span", {}));
     bar.firstChild.style.width = `${(100 * Math.exp(model)).toFixed(1)}%`;
-    const against = make("button", { type: "button", className: "why", textContent: "why not?", title: "Compare with the chosen word: what mattered?" });
+    const against = make("button", {
+      type: "button",
+      className: "why",
+      textContent: "why not?",
+      title: "Compare with the chosen word: what mattered?",
+    });
     against.addEventListener("click", () => app.set({ word: path.length, other: token, reason: "mattered" }));
-    const status = rule ? RULES[rule] : allowed === null ? "not drawn" : Math.abs(allowed - model) > 0.001 ? percent(allowed) : "";
-    return make("tr", {}, make("td", {}, button), bar, make("td", { className: "number", textContent: percent(model) }), make("td", { textContent: status }), make("td", {}, isLive ? against : ""));
+    const status = rule
+      ? RULES[rule]
+      : allowed === null
+        ? "not drawn"
+        : Math.abs(allowed - model) > 0.001
+          ? percent(allowed)
+          : "";
+    return make(
+      "tr",
+      {},
+      make("td", {}, button),
+      bar,
+      make("td", { className: "number", textContent: percent(model) }),
+      make("td", { textContent: status }),
+      make("td", {}, isLive ? against : ""),
+    );
   });
-  const head = make("tr", {}, ...["word", "", "model", "search", ""].map(name => make("th", { scope: "col", textContent: name })));
+  const head = make(
+    "tr",
+    {},
+    ...["word", "", "model", "search", ""].map(name => make("th", { scope: "col", textContent: name })),
+  );
   section.replaceChildren(title, after, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
   return true;
 }

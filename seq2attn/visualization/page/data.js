@@ -11,7 +11,9 @@ export const isLive = Boolean(page.live);
 export async function ask(kind, body) {
   if (page.live === "notebook") return askNotebook(kind, body);
   const response = await fetch(`v1/${kind}`, {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
   });
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.error ?? "the question was not understood");
@@ -47,11 +49,14 @@ export function matrix(map, layer, head) {
 
 /** Weights between words: summed over the tokens of a key word, averaged over those of a query word. */
 export function byWord(weights, queries, keys) {
-  const rows = queries.words.map(() => keys.words.map(() => 0)), sizes = queries.words.map(() => 0);
+  const rows = queries.words.map(() => keys.words.map(() => 0)),
+    sizes = queries.words.map(() => 0);
   weights.forEach((row, q) => {
     const word = queries.word_ids[q];
     sizes[word] += 1;
-    row.forEach((w, k) => { rows[word][keys.word_ids[k]] += w; });
+    row.forEach((w, k) => {
+      rows[word][keys.word_ids[k]] += w;
+    });
   });
   return rows.map((row, q) => row.map(w => w / (sizes[q] || 1)));
 }

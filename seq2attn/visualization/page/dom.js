@@ -51,7 +51,8 @@ export function choice(label, names, selected, onSelect) {
     group.append(button);
   });
   group.addEventListener("keydown", event => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], buttons = [...group.children];
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key],
+      buttons = [...group.children];
     if (!step) return;
     event.preventDefault();
     buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length].focus();
@@ -61,7 +62,11 @@ export function choice(label, names, selected, onSelect) {
 
 /** A menu with a label. */
 export function menu(label, entries, selected, onSelect) {
-  const select = make("select", {}, ...entries.map(([value, name]) => new Option(name, value, false, value === selected)));
+  const select = make(
+    "select",
+    {},
+    ...entries.map(([value, name]) => new Option(name, value, false, value === selected)),
+  );
   select.addEventListener("change", () => onSelect(select.value));
   return make("label", {}, `${label} `, select);
 }

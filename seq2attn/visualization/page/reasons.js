@@ -5,7 +5,11 @@ import { isLive } from "explorer/data.js";
 import { choice, fixed, isolate, largest, make, percent, readable } from "explorer/dom.js";
 import { wordAlignment } from "explorer/sentence.js";
 
-const TABS = [["mattered", "what mattered"], ["what if", "what if"], ["reference", "whose fault"]];
+const TABS = [
+  ["mattered", "what mattered"],
+  ["what if", "what if"],
+  ["reference", "whose fault"],
+];
 const MEASURES = {
   left_out: ["left out", "how much the log-probability falls when the model does not get this source word"],
   gradient: ["gradient × input", "how much it would change, to first order, if the word's vector were scaled to zero"],
@@ -18,7 +22,10 @@ export function drawReasons(section, app) {
   const tab = TABS.some(([name]) => name === state.reason) ? state.reason : "mattered";
   const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[tab];
   const body = make("div", {});
-  section.replaceChildren(choice("question", TABS, tab, reason => app.set({ reason })), body);
+  section.replaceChildren(
+    choice("question", TABS, tab, reason => app.set({ reason })),
+    body,
+  );
   draw(body, app);
   return true;
 }
@@ -26,8 +33,15 @@ export function drawReasons(section, app) {
 const answers = new Map(); // of questions about importance, so that a change of the view does not ask again
 
 async function drawImportance(body, app) {
-  const { state, current, hypothesis } = app, place = state.word;
-  if (place === null) return body.append(make("p", { className: "faint", textContent: "Choose a word of the translation, or “why not?” beside a word considered." }));
+  const { state, current, hypothesis } = app,
+    place = state.word;
+  if (place === null)
+    return body.append(
+      make("p", {
+        className: "faint",
+        textContent: "Choose a word of the translation, or “why not?” beside a word considered.",
+      }),
+    );
   const key = JSON.stringify([app.question, hypothesis.ids, place, state.other]);
   const recorded = current.importance?.[state.other === null ? place : -1];
   if (!recorded && !answers.has(key)) {
@@ -36,48 +50,109 @@ async function drawImportance(body, app) {
   }
   const found = recorded ?? answers.get(key);
   if (!found) return answers.delete(key);
-  const word = isolate(readable(hypothesis.target.tokens[place])), other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
-  body.append(make("p", { textContent: `Why ${word}${other}? ${state.other === null ? `Its probability is ${percent(found.value)}.` : `It is ${fixed(Math.exp(found.value), 2)} times as probable.`}` }));
+  const word = isolate(readable(hypothesis.target.tokens[place])),
+    other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
+  body.append(
+    make("p", {
+      textContent: `Why ${word}${other}? ${state.other === null ? `Its probability is ${percent(found.value)}.` : `It is ${fixed(Math.exp(found.value), 2)} times as probable.`}`,
+    }),
+  );
   body.append(importanceTable(found));
 }
 
 function importanceTable(found) {
-  const present = Object.keys(MEASURES).filter(name => found[name]), head = make("tr", {}, make("td", {}), ...found.words.map(word => make("th", { scope: "col", textContent: readable(word), dir: "auto" })));
+  const present = Object.keys(MEASURES).filter(name => found[name]),
+    head = make(
+      "tr",
+      {},
+      make("td", {}),
+      ...found.words.map(word => make("th", { scope: "col", textContent: readable(word), dir: "auto" })),
+    );
   const tops = Object.fromEntries(present.map(name => [name, found[name].indexOf(largest(found[name]))]));
   const rows = present.map(name => {
-    const full = largest(found[name].map(Math.abs)) || 1, [label, meaning] = MEASURES[name];
-    return make("tr", {}, make("th", { scope: "row", textContent: label, title: meaning }), ...found[name].map((value, i) => {
-      const bar = make("span", { className: value < 0 ? "bar against" : "bar" });
-      bar.style.height = `${(38 * Math.abs(value)) / full}px`;
-      const cell = make("td", { className: "effect", title: `${isolate(found.words[i])}: ${fixed(value, 3)}` }, bar, make("span", { className: "number", textContent: fixed(value) }));
-      cell.classList.toggle("top", tops[name] === i);
-      return cell;
-    }));
+    const full = largest(found[name].map(Math.abs)) || 1,
+      [label, meaning] = MEASURES[name];
+    return make(
+      "tr",
+      {},
+      make("th", { scope: "row", textContent: label, title: meaning }),
+      ...found[name].map((value, i) => {
+        const bar = make("span", { className: value < 0 ? "bar against" : "bar" });
+        bar.style.height = `${(38 * Math.abs(value)) / full}px`;
+        const cell = make(
+          "td",
+          { className: "effect", title: `${isolate(found.words[i])}: ${fixed(value, 3)}` },
+          bar,
+          make("span", { className: "number", textContent: fixed(value) }),
+        );
+        cell.classList.toggle("top", tops[name] === i);
+        return cell;
+      }),
+    );
   });
   const differ = new Set(Object.values(tops)).size > 1;
   const note = differ
     ? `They disagree: ${present.map(name => `${MEASURES[name][0]} has ${isolate(found.words[tops[name]])}`).join(", ")} as the most important word.`
     : "All measures have the same most important word.";
   const meanings = present.map(name => make("li", { textContent: `${MEASURES[name][0]}: ${MEASURES[name][1]}.` }));
-  return make("div", {}, make("div", { className: "scroll" }, make("table", { className: "effects" }, make("thead", {}, head), make("tbody", {}, ...rows))), make("p", { className: differ ? "differ" : "", textContent: note }), make("ul", { className: "faint" }, ...meanings));
+  return make(
+    "div",
+    {},
+    make(
+      "div",
+      { className: "scroll" },
+      make("table", { className: "effects" }, make("thead", {}, head), make("tbody", {}, ...rows)),
+    ),
+    make("p", { className: differ ? "differ" : "", textContent: note }),
+    make("ul", { className: "faint" }, ...meanings),
+  );
 }
 
 function drawWhatIf(body, app) {
-  const { current, second, state } = app, words = current.source.words.slice(0, -1);
+  const { current, second, state } = app,
+    words = current.source.words.slice(0, -1);
   if (isLive) body.append(edits(app, words));
-  if (!second) return body.append(make("p", { className: "faint", textContent: isLive ? "Change, mask or delete a word of the source." : "" }));
+  if (!second)
+    return body.append(
+      make("p", { className: "faint", textContent: isLive ? "Change, mask or delete a word of the source." : "" }),
+    );
   const changed = differences(current.hypotheses[0].target.words, second.hypotheses[0].target.words);
-  const line = (one, marks) => make("p", { dir: "auto" }, make("b", { textContent: one.run ? `${one.run} ` : "" }), ...one.hypotheses[0].target.words.slice(0, -1).flatMap((word, i) => [make(marks.has(i) ? "mark" : "span", { textContent: word }), " "]));
+  const line = (one, marks) =>
+    make(
+      "p",
+      { dir: "auto" },
+      make("b", { textContent: one.run ? `${one.run} ` : "" }),
+      ...one.hypotheses[0].target.words
+        .slice(0, -1)
+        .flatMap((word, i) => [make(marks.has(i) ? "mark" : "span", { textContent: word }), " "]),
+    );
   const sources = differences(current.source.words, second.source.words);
-  const source = make("p", { dir: "auto" }, ...second.source.words.slice(0, -1).flatMap((word, i) => [make(sources.right.has(i) ? "mark" : "span", { textContent: word }), " "]));
+  const source = make(
+    "p",
+    { dir: "auto" },
+    ...second.source.words
+      .slice(0, -1)
+      .flatMap((word, i) => [make(sources.right.has(i) ? "mark" : "span", { textContent: word }), " "]),
+  );
   const scores = `log-probability ${fixed(current.hypotheses[0].log_prob)} and ${fixed(second.hypotheses[0].log_prob)}`;
-  body.append(source, line(current, changed.left), line(second, changed.right), make("p", { className: "faint", textContent: scores }), mapPair(app, [current, second], [changed.left, changed.right]));
-  if (state.reason === "what if" && !wordAlignment(current)) body.append(make("p", { className: "faint", textContent: "This model has no attention to compare." }));
+  body.append(
+    source,
+    line(current, changed.left),
+    line(second, changed.right),
+    make("p", { className: "faint", textContent: scores }),
+    mapPair(app, [current, second], [changed.left, changed.right]),
+  );
+  if (state.reason === "what if" && !wordAlignment(current))
+    body.append(make("p", { className: "faint", textContent: "This model has no attention to compare." }));
 }
 
 /** Controls that change one source word. */
 function edits(app, words) {
-  const menu = make("select", { ariaLabel: "source word" }, ...words.map((word, i) => new Option(readable(word), i, false, i === app.state.changed)));
+  const menu = make(
+    "select",
+    { ariaLabel: "source word" },
+    ...words.map((word, i) => new Option(readable(word), i, false, i === app.state.changed)),
+  );
   const text = make("input", { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" });
   const button = (name, change) => {
     const one = make("button", { type: "button", textContent: name });
@@ -85,7 +160,15 @@ function edits(app, words) {
     return one;
   };
   const edited = (place, word) => ({ text: replaceWord(app.current.text, words, place, word), prefix: [], masked: [] });
-  return make("p", { className: "controls" }, menu, text, button("change", place => edited(place, text.value)), button("mask", place => ({ masked: [place], prefix: [] })), button("delete", place => edited(place, "")));
+  return make(
+    "p",
+    { className: "controls" },
+    menu,
+    text,
+    button("change", place => edited(place, text.value)),
+    button("mask", place => ({ masked: [place], prefix: [] })),
+    button("delete", place => edited(place, "")),
+  );
 }
 
 /** A text with a word replaced; words are looked for from left to right, as the tokenizer gave them. */
@@ -95,18 +178,26 @@ export function replaceWord(text, words, place, word) {
     const found = text.indexOf(words[i].trim(), start);
     if (found >= 0) start = found + words[i].trim().length;
   }
-  const old = words[place].trim(), found = text.indexOf(old, start);
-  if (found < 0) return [...words.slice(0, place), word, ...words.slice(place + 1)].join(" ").replace(/\s+/g, " ").trim();
+  const old = words[place].trim(),
+    found = text.indexOf(old, start);
+  if (found < 0)
+    return [...words.slice(0, place), word, ...words.slice(place + 1)].join(" ").replace(/\s+/g, " ").trim();
   return (text.slice(0, found) + word + text.slice(found + old.length)).replace(/\s+/g, " ").trim();
 }
 
 /** The places of words of each side that are not in a longest common subsequence. */
 export function differences(left, right) {
-  const length = left.map(() => right.map(() => 0)), at = (i, j) => length[i]?.[j] ?? 0;
-  for (let i = left.length - 1; i >= 0; i--) for (let j = right.length - 1; j >= 0; j--) length[i][j] = left[i] === right[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+  const length = left.map(() => right.map(() => 0)),
+    at = (i, j) => length[i]?.[j] ?? 0;
+  for (let i = left.length - 1; i >= 0; i--)
+    for (let j = right.length - 1; j >= 0; j--)
+      length[i][j] = left[i] === right[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
   const marks = { left: new Set(left.keys()), right: new Set(right.keys()) };
   for (let i = 0, j = 0; i < left.length && j < right.length;) {
-    if (left[i] === right[j]) { marks.left.delete(i++); marks.right.delete(j++); } else if (at(i + 1, j) >= at(i, j + 1)) i++;
+    if (left[i] === right[j]) {
+      marks.left.delete(i++);
+      marks.right.delete(j++);
+    } else if (at(i + 1, j) >= at(i, j + 1)) i++;
     else j++;
   }
   return marks;
@@ -118,8 +209,23 @@ function mapPair(app, pair, marks) {
   if (!pair.every(one => one.attention?.cross)) return box;
   const status = make("p", { className: "status", role: "status" });
   pair.forEach((one, side) => {
-    const map = one.attention.cross, view = select(map, map.layers.length - 1, map.heads.length > 1 ? map.heads.length : 0, { words: true, scale: app.state.scale });
-    box.append(make("div", { className: "scroll" }, drawMap(view, { say: text => { status.textContent = text; }, marks: [...marks[side]] })));
+    const map = one.attention.cross,
+      view = select(map, map.layers.length - 1, map.heads.length > 1 ? map.heads.length : 0, {
+        words: true,
+        scale: app.state.scale,
+      });
+    box.append(
+      make(
+        "div",
+        { className: "scroll" },
+        drawMap(view, {
+          say: text => {
+            status.textContent = text;
+          },
+          marks: [...marks[side]],
+        }),
+      ),
+    );
   });
   box.append(status);
   return box;
@@ -132,22 +238,68 @@ const VERDICTS = {
 };
 
 function drawDiagnosis(body, app) {
-  const { current } = app, found = current.diagnosis;
+  const { current } = app,
+    found = current.diagnosis;
   if (isLive) {
-    const text = make("input", { ariaLabel: "reference", placeholder: "reference translation", value: app.question.reference ?? "", dir: "auto" });
-    const button = make("button", { textContent: "compare" }), form = make("form", { className: "controls" }, text, button);
-    form.addEventListener("submit", event => { event.preventDefault(); app.explore({ reference: text.value }); });
+    const text = make("input", {
+      ariaLabel: "reference",
+      placeholder: "reference translation",
+      value: app.question.reference ?? "",
+      dir: "auto",
+    });
+    const button = make("button", { textContent: "compare" }),
+      form = make("form", { className: "controls" }, text, button);
+    form.addEventListener("submit", event => {
+      event.preventDefault();
+      app.explore({ reference: text.value });
+    });
     body.append(form);
   }
   if (!found) return;
   const best = current.hypotheses[0];
   body.append(make("p", { textContent: VERDICTS[found.cause] }));
-  const line = (name, tokens, logProbs, score) => make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", { className: "number", textContent: fixed(score, 3) }), make("td", { dir: "auto" }, ...tokens.flatMap((token, i) => [make(i === found.parts_at ? "mark" : "span", { textContent: readable(token), title: percent(logProbs[i]) }), " "])));
+  const line = (name, tokens, logProbs, score) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row", textContent: name }),
+      make("td", { className: "number", textContent: fixed(score, 3) }),
+      make(
+        "td",
+        { dir: "auto" },
+        ...tokens.flatMap((token, i) => [
+          make(i === found.parts_at ? "mark" : "span", { textContent: readable(token), title: percent(logProbs[i]) }),
+          " ",
+        ]),
+      ),
+    );
   const head = make("tr", {}, ...["", "score", "tokens"].map(name => make("th", { scope: "col", textContent: name })));
-  body.append(make("table", {}, make("thead", {}, head), make("tbody", {}, line("translation", best.target.tokens, found.output_log_probs, found.output_score), line("reference", found.reference.tokens, found.log_probs, found.score))));
+  body.append(
+    make(
+      "table",
+      {},
+      make("thead", {}, head),
+      make(
+        "tbody",
+        {},
+        line("translation", best.target.tokens, found.output_log_probs, found.output_score),
+        line("reference", found.reference.tokens, found.log_probs, found.score),
+      ),
+    ),
+  );
   if (found.parts_at !== null) {
     const probabilities = [found.output_log_probs, found.log_probs].map(values => percent(values[found.parts_at]));
-    body.append(make("p", { textContent: `They part at token ${found.parts_at + 1}: ${probabilities[0]} for the translation's, ${probabilities[1]} for the reference's.` }));
+    body.append(
+      make("p", {
+        textContent: `They part at token ${found.parts_at + 1}: ${probabilities[0]} for the translation's, ${probabilities[1]} for the reference's.`,
+      }),
+    );
   }
-  if (found.unknown) body.append(make("p", { className: "differ", textContent: `${found.unknown} tokens of the reference are unknown to the model.` }));
+  if (found.unknown)
+    body.append(
+      make("p", {
+        className: "differ",
+        textContent: `${found.unknown} tokens of the reference are unknown to the model.`,
+      }),
+    );
 }

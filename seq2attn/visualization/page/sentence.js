@@ -7,12 +7,15 @@ import { fixed, isolate, make, percent, readable } from "explorer/dom.js";
 export function alignment({ attention, alignment_head: chosen }) {
   const map = attention?.cross;
   if (!map) return null;
-  const layer = chosen ? chosen[0] - 1 : map.weights.length - 1, head = map.heads.indexOf(String(chosen?.[1] ?? "mean"));
+  const layer = chosen ? chosen[0] - 1 : map.weights.length - 1,
+    head = map.heads.indexOf(String(chosen?.[1] ?? "mean"));
   return matrix(map, Math.min(layer, map.weights.length - 1), head >= 0 ? head : map.heads.length);
 }
 
 export function drawSentence(section, app) {
-  const { current, state } = app, best = app.hypothesis, isAligned = state.hypothesis === 0;
+  const { current, state } = app,
+    best = app.hypothesis,
+    isAligned = state.hypothesis === 0;
   const weights = isAligned ? alignment(current) : null;
   const source = tokenLine("source", current.source, { tags: tagPlaces(current.source) });
   const target = best.target ? tokenLine("translation", best.target, { logProbs: best.token_log_probs }) : make("p");
@@ -25,15 +28,28 @@ export function drawSentence(section, app) {
       button.classList.remove("here");
     });
   };
-  for (const [side, line] of [["source", source], ["target", target]]) {
+  for (const [side, line] of [
+    ["source", source],
+    ["target", target],
+  ]) {
     line.querySelectorAll("button").forEach((button, place) => {
       for (const type of ["mouseenter", "focus"]) button.addEventListener(type, () => mark(side, place));
       for (const type of ["mouseleave", "blur"]) button.addEventListener(type, () => mark("target", state.word));
-      button.addEventListener("click", () => (side === "target" ? app.set({ word: place, other: null }) : app.set({ reason: "what if", changed: place })));
+      button.addEventListener("click", () =>
+        side === "target"
+          ? app.set({ word: place, node: null, other: null, reason: "mattered" })
+          : app.set({ reason: "what if", changed: place }),
+      );
     });
   }
   section.replaceChildren(
-    make("div", {}, make("div", { className: "line" }, make("h2", { textContent: "source" }), source), make("div", { className: "line" }, make("h2", { textContent: "translation" }), target), ...forced(app)),
+    make(
+      "div",
+      {},
+      make("div", { className: "line" }, make("h2", { textContent: "source" }), source),
+      make("div", { className: "line" }, make("h2", { textContent: "translation" }), target),
+      ...forced(app),
+    ),
     nBestList(app),
   );
   mark("target", state.word);
@@ -53,7 +69,8 @@ function tokenLine(name, { tokens }, { tags = new Set(), logProbs = null }) {
 }
 
 /** The places of tags and special tokens such as </s>, __eng__ or <2fr>. */
-const tagPlaces = ({ tokens }) => new Set(tokens.flatMap((token, i) => (/^(<.+>|__.+__|>>.+<<)$/u.test(token) ? [i] : [])));
+const tagPlaces = ({ tokens }) =>
+  new Set(tokens.flatMap((token, i) => (/^(<.+>|__.+__|>>.+<<)$/u.test(token) ? [i] : [])));
 
 /** The forced beginning of the translation, and buttons to take it back. */
 function forced(app) {
@@ -61,7 +78,11 @@ function forced(app) {
   if (!prefix?.length) return [];
   const line = make("p", { className: "forced" }, "forced: ");
   prefix.forEach((id, place) => {
-    const undo = make("button", { type: "button", textContent: `${readable(tokens[id] ?? "?")} ×`, title: "Search without this token and those after it." });
+    const undo = make("button", {
+      type: "button",
+      textContent: `${readable(tokens[id] ?? "?")} ×`,
+      title: "Search without this token and those after it.",
+    });
     undo.addEventListener("click", () => app.explore({ prefix: prefix.slice(0, place) }));
     line.append(undo);
   });
@@ -71,16 +92,32 @@ function forced(app) {
 function nBestList(app) {
   const { hypotheses } = app.current;
   if (hypotheses[0].score === undefined) return make("div");
-  const head = make("tr", {}, ...["", "log-prob.", "penalty", "score"].map(name => make("th", { scope: "col", textContent: name })));
+  const head = make(
+    "tr",
+    {},
+    ...["", "log-prob.", "penalty", "score"].map(name => make("th", { scope: "col", textContent: name })),
+  );
   head.children[2].title = "Length penalty: the log-probability is divided by it.";
   const rows = hypotheses.map((one, rank) => {
     const button = make("button", { type: "button", textContent: one.text || "(empty)", dir: "auto" });
     button.setAttribute("aria-pressed", rank === app.state.hypothesis);
     button.addEventListener("click", () => app.set({ hypothesis: rank, node: null, word: null }));
-    return make("tr", {}, make("td", {}, button), ...["log_prob", "penalty", "score"].map(key => make("td", { className: "number", textContent: fixed(one[key], 3) })));
+    return make(
+      "tr",
+      {},
+      make("td", {}, button),
+      ...["log_prob", "penalty", "score"].map(key =>
+        make("td", { className: "number", textContent: fixed(one[key], 3) }),
+      ),
+    );
   });
   const title = make("h2", { textContent: `n-best list of ${app.current.search.description}` });
-  return make("div", { className: "list" }, title, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+  return make(
+    "div",
+    { className: "list" },
+    title,
+    make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)),
+  );
 }
 
 /** The attention between words, for other views. */

@@ -4,48 +4,118 @@ import { isLive, page } from "explorer/data.js";
 import { canvasOf, color, fixed, make, menu } from "explorer/dom.js";
 
 const MEASURES = {
-  chrf: "chrF", log_prob: "log-prob. per token", length_ratio: "length ratio", spread: "spread of attention",
-  unattended: "unattended words", repeated: "repeated words",
+  chrf: "chrF",
+  log_prob: "log-prob. per token",
+  length_ratio: "length ratio",
+  spread: "spread of attention",
+  unattended: "unattended words",
+  repeated: "repeated words",
 };
-const MAX_ROWS = 200, WIDTH = 420, HEIGHT = 260, PAD = 34;
+const MAX_ROWS = 200,
+  WIDTH = 420,
+  HEIGHT = 260,
+  PAD = 34;
 
 export function drawTable(section, app) {
-  const { rows } = page.table, { state } = app, present = Object.keys(MEASURES).filter(name => rows.some(row => row[name] !== null));
-  const [order, isDown] = state.order ? [state.order.replace("-", ""), state.order.startsWith("-")] : [present[0], false];
+  const { rows } = page.table,
+    { state } = app,
+    present = Object.keys(MEASURES).filter(name => rows.some(row => row[name] !== null));
+  const [order, isDown] = state.order
+    ? [state.order.replace("-", ""), state.order.startsWith("-")]
+    : [present[0], false];
   const axes = [state.x ?? present[0], state.y ?? present[1] ?? present[0]];
-  const wanted = state.filter.toLowerCase(), matches = rows.filter(row => `${row.source} ${row.text} ${row.reference ?? ""}`.toLowerCase().includes(wanted));
+  const wanted = state.filter.toLowerCase(),
+    matches = rows.filter(row => `${row.source} ${row.text} ${row.reference ?? ""}`.toLowerCase().includes(wanted));
   const sorted = [...matches].sort((a, b) => ((a[order] ?? Infinity) - (b[order] ?? Infinity)) * (isDown ? -1 : 1));
   const open = row => {
     app.state.tab = "sentence";
-    isLive ? app.explore({ text: row.source, reference: row.reference, prefix: [], masked: [] }) : app.set({ sentence: page.explorations.findIndex(one => one.text === row.source) });
+    isLive
+      ? app.explore({ text: row.source, reference: row.reference, prefix: [], masked: [] })
+      : app.set({ sentence: page.explorations.findIndex(one => one.text === row.source) });
   };
-  const filter = make("input", { value: state.filter, placeholder: "words", ariaLabel: "lines with these words", dir: "auto" });
+  const filter = make("input", {
+    value: state.filter,
+    placeholder: "words",
+    ariaLabel: "lines with these words",
+    dir: "auto",
+  });
   filter.addEventListener("change", () => app.set({ filter: filter.value }));
-  const axis = (name, value, key) => menu(name, present.map(one => [one, MEASURES[one]]), value, chosen => app.set({ [key]: chosen }));
-  const head = make("tr", {}, ...present.map(name => {
-    const button = make("button", { type: "button", textContent: `${MEASURES[name]}${name === order ? (isDown ? " ↓" : " ↑") : ""}` });
-    button.addEventListener("click", () => app.set({ order: name === order && !isDown ? `-${name}` : name }));
-    return make("th", { scope: "col" }, button);
-  }), ...["source", "translation", "reference"].map(name => make("th", { scope: "col", textContent: name })));
+  const axis = (name, value, key) =>
+    menu(
+      name,
+      present.map(one => [one, MEASURES[one]]),
+      value,
+      chosen => app.set({ [key]: chosen }),
+    );
+  const head = make(
+    "tr",
+    {},
+    ...present.map(name => {
+      const button = make("button", {
+        type: "button",
+        textContent: `${MEASURES[name]}${name === order ? (isDown ? " ↓" : " ↑") : ""}`,
+      });
+      button.addEventListener("click", () => app.set({ order: name === order && !isDown ? `-${name}` : name }));
+      return make("th", { scope: "col" }, button);
+    }),
+    ...["source", "translation", "reference"].map(name => make("th", { scope: "col", textContent: name })),
+  );
   const body = sorted.slice(0, MAX_ROWS).map(row => {
     const button = make("button", { type: "button", textContent: row.source || "(empty)", dir: "auto" });
     button.addEventListener("click", () => open(row));
-    return make("tr", {}, ...present.map(name => make("td", { className: "number", textContent: fixed(row[name], name === "unattended" || name === "repeated" ? 0 : 2) })), make("td", {}, button), make("td", { textContent: row.text, dir: "auto" }), make("td", { textContent: row.reference ?? "", dir: "auto" }));
+    return make(
+      "tr",
+      {},
+      ...present.map(name =>
+        make("td", {
+          className: "number",
+          textContent: fixed(row[name], name === "unattended" || name === "repeated" ? 0 : 2),
+        }),
+      ),
+      make("td", {}, button),
+      make("td", { textContent: row.text, dir: "auto" }),
+      make("td", { textContent: row.reference ?? "", dir: "auto" }),
+    );
   });
   const count = `${matches.length} of ${rows.length} lines${matches.length > MAX_ROWS ? `, the first ${MAX_ROWS} shown` : ""}`;
-  section.replaceChildren(make("p", { className: "controls" }, make("label", {}, "filter ", filter), axis("x", axes[0], "x"), axis("y", axes[1], "y"), count),
-    scatter(matches, axes, open), make("div", { className: "scroll" }, make("table", { className: "lines" }, make("thead", {}, head), make("tbody", {}, ...body))));
+  section.replaceChildren(
+    make(
+      "p",
+      { className: "controls" },
+      make("label", {}, "filter ", filter),
+      axis("x", axes[0], "x"),
+      axis("y", axes[1], "y"),
+      count,
+    ),
+    scatter(matches, axes, open),
+    make(
+      "div",
+      { className: "scroll" },
+      make("table", { className: "lines" }, make("thead", {}, head), make("tbody", {}, ...body)),
+    ),
+  );
   return true;
 }
 
 /** A point for each line that has both measures. */
 function scatter(rows, [x, y], open) {
-  const points = rows.filter(row => row[x] !== null && row[y] !== null), canvas = make("canvas", {}), context = canvasOf(canvas, WIDTH, HEIGHT);
+  const points = rows.filter(row => row[x] !== null && row[y] !== null),
+    canvas = make("canvas", {}),
+    context = canvasOf(canvas, WIDTH, HEIGHT);
   canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`);
-  const range = name => { const values = points.map(row => row[name]); return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1]; };
+  canvas.setAttribute(
+    "aria-label",
+    `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`,
+  );
+  const range = name => {
+    const values = points.map(row => row[name]);
+    return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
+  };
   const [[x0, x1], [y0, y1]] = [range(x), range(y)];
-  const place = row => [PAD + ((row[x] - x0) / (x1 - x0 || 1)) * (WIDTH - 2 * PAD), HEIGHT - PAD - ((row[y] - y0) / (y1 - y0 || 1)) * (HEIGHT - 2 * PAD)];
+  const place = row => [
+    PAD + ((row[x] - x0) / (x1 - x0 || 1)) * (WIDTH - 2 * PAD),
+    HEIGHT - PAD - ((row[y] - y0) / (y1 - y0 || 1)) * (HEIGHT - 2 * PAD),
+  ];
   context.strokeStyle = color("line");
   context.strokeRect(PAD, PAD, WIDTH - 2 * PAD, HEIGHT - 2 * PAD);
   context.fillStyle = color("faint");
@@ -60,10 +130,15 @@ function scatter(rows, [x, y], open) {
     context.fill();
   }
   const nearest = ({ offsetX, offsetY }) => {
-    const distance = row => { const [px, py] = place(row); return Math.hypot(px - offsetX, py - offsetY); };
+    const distance = row => {
+      const [px, py] = place(row);
+      return Math.hypot(px - offsetX, py - offsetY);
+    };
     return points.reduce((best, row) => (distance(row) < distance(best) ? row : best), points[0]);
   };
-  canvas.addEventListener("mousemove", event => { canvas.title = points.length ? nearest(event).source : ""; });
+  canvas.addEventListener("mousemove", event => {
+    canvas.title = points.length ? nearest(event).source : "";
+  });
   canvas.addEventListener("click", event => points.length && open(nearest(event)));
   return canvas;
 }

@@ -4,11 +4,18 @@ import { canvasOf, color, fixed, isolate, make, percent, readable } from "explor
 
 /** Why a rule forbids a token. */
 export const RULES = {
-  prefix: "not the forced word", special: "a special token", min_length: "the end comes too early", max_length: "the translation is too long",
-  ngram: "repeats words", terms: "a term of the glossary is missing",
+  prefix: "not the forced word",
+  special: "a special token",
+  min_length: "the end comes too early",
+  max_length: "the translation is too long",
+  ngram: "repeats words",
+  terms: "a term of the glossary is missing",
 };
 const MARKS = { live: "●", kept: "■", worse: "□", beam: "×", stopped: "◌" };
-const COLUMN = 92, ROW = 15, MARGIN = 8, MAX_LABEL = 10;
+const COLUMN = 92,
+  ROW = 15,
+  MARGIN = 8,
+  MAX_LABEL = 10;
 
 /** The nodes from the first token to a node. */
 export function pathTo(tree, node) {
@@ -20,34 +27,63 @@ export function pathTo(tree, node) {
 export function drawTree(section, app) {
   const { tree } = app.current;
   if (!tree) return false;
-  const places = layout(tree), canvas = make("canvas", { tabIndex: 0, role: "application" }), status = make("p", { className: "status", role: "status" });
-  canvas.setAttribute("aria-label", "beam search as a tree; arrow keys move between candidates, Enter selects the step");
-  const leaf = app.hypothesis.leaf;
-  let active = app.state.node ?? leaf ?? 0;
-  const width = places.columns * COLUMN + 2 * MARGIN, height = places.rows * ROW + 2 * MARGIN;
+  const places = layout(tree),
+    canvas = make("canvas", { tabIndex: 0, role: "application" }),
+    status = make("p", { className: "status", role: "status" });
+  canvas.setAttribute(
+    "aria-label",
+    "beam search as a tree; arrow keys move between candidates, Enter selects the step",
+  );
+  const path = pathTo(tree, app.hypothesis.leaf ?? 0);
+  let active = app.state.node ?? path[app.state.word ?? path.length - 1] ?? 0;
+  const width = places.columns * COLUMN + 2 * MARGIN,
+    height = places.rows * ROW + 2 * MARGIN;
   const redraw = () => {
     paint(canvasOf(canvas, width, height), app, places, active);
     status.textContent = describe(app.current, active);
   };
   canvas.addEventListener("mousemove", event => {
     const node = nodeAt(tree, places, event);
-    if (node !== null && node !== active) { active = node; redraw(); }
+    if (node !== null && node !== active) {
+      active = node;
+      redraw();
+    }
   });
   const select = node => app.set({ node, word: tree.step[node] - 1, other: null });
-  canvas.addEventListener("click", event => { const node = nodeAt(tree, places, event); if (node !== null) select(node); });
+  canvas.addEventListener("click", event => {
+    const node = nodeAt(tree, places, event);
+    if (node !== null) select(node);
+  });
   canvas.addEventListener("keydown", event => {
     const next = neighbor(tree, places, active, event.key);
     if (event.key === "Enter") select(active);
     else if (next === undefined) return;
-    else { active = next; redraw(); scrollTo(scroll, places, active); }
+    else {
+      active = next;
+      redraw();
+      scrollTo(scroll, places, active);
+    }
     event.preventDefault();
   });
-  const scroll = make("div", { className: "scroll" }, canvas), kept = section.querySelector(".scroll")?.scrollLeft ?? 0;
-  const legend = [["●", "continued"], ["×", "out of the beam"], ["■", "finished"], ["□", "finished, but worse"], ["⊘", "forbidden"], ["◌", "search ended"]];
-  const head = make("h2", { textContent: "beam search" }, make("span", { className: "legend" }, ...legend.map(([mark, name]) => `${mark} ${name}  `)));
+  const scroll = make("div", { className: "scroll" }, canvas),
+    kept = section.querySelector(".scroll")?.scrollLeft ?? 0;
+  const legend = [
+    ["●", "continued"],
+    ["×", "out of the beam"],
+    ["■", "finished"],
+    ["□", "finished, but worse"],
+    ["⊘", "forbidden"],
+    ["◌", "search ended"],
+  ];
+  const head = make(
+    "h2",
+    { textContent: "beam search" },
+    make("span", { className: "legend" }, ...legend.map(([mark, name]) => `${mark} ${name}  `)),
+  );
   section.replaceChildren(head, scroll, status);
   redraw();
   scroll.scrollLeft = kept;
+  if (app.state.node === null && app.state.word !== null) scrollTo(scroll, places, active);
   return true;
 }
 
@@ -58,7 +94,9 @@ function layout(tree) {
   const row = [];
   for (const nodes of bySteps) {
     nodes.sort((a, b) => tree.total[b] - tree.total[a]);
-    nodes.forEach((node, i) => { row[node] = i; });
+    nodes.forEach((node, i) => {
+      row[node] = i;
+    });
   }
   const rows = bySteps.reduce((most, nodes) => Math.max(most, nodes.length), 0);
   return { row, bySteps, columns: bySteps.length, rows };
@@ -68,14 +106,17 @@ const x = (tree, node) => MARGIN + tree.step[node] * COLUMN;
 const y = (places, node) => MARGIN + (places.row[node] + 0.5) * ROW;
 
 function paint(context, { current, hypothesis }, places, active) {
-  const { tree, tokens } = current, [ink, faint, full] = ["ink", "faint", "full"].map(color);
-  const best = new Set(pathTo(tree, hypothesis.leaf ?? 0)), here = new Set(pathTo(tree, active));
+  const { tree, tokens } = current,
+    [ink, faint, full] = ["ink", "faint", "full"].map(color);
+  const best = new Set(pathTo(tree, hypothesis.leaf ?? 0)),
+    here = new Set(pathTo(tree, active));
   context.clearRect(0, 0, context.canvas.width, context.canvas.height);
   context.font = "12px system-ui, sans-serif";
   context.textBaseline = "middle";
   const order = [...tree.parent.keys()].filter(node => node > 0).sort((a, b) => best.has(a) - best.has(b));
   for (const node of order) {
-    const parent = tree.parent[node], isBest = best.has(node);
+    const parent = tree.parent[node],
+      isBest = best.has(node);
     context.beginPath();
     context.strokeStyle = isBest || here.has(node) ? full : faint;
     context.lineWidth = isBest ? 2.5 : here.has(node) ? 1.5 : 0.5;
@@ -85,7 +126,8 @@ function paint(context, { current, hypothesis }, places, active) {
     context.stroke();
   }
   tree.fate.forEach((fate, node) => {
-    const isBest = best.has(node) || !node, mark = MARKS[fate] ?? "⊘";
+    const isBest = best.has(node) || !node,
+      mark = MARKS[fate] ?? "⊘";
     context.fillStyle = isBest ? full : fate === "live" || fate === "kept" ? ink : faint;
     if (node === active) context.fillRect(x(tree, node), y(places, node) + ROW / 2 - 2, COLUMN - 16, 1.5);
     const name = node ? readable(tokens[tree.token[node]]) : "start";
@@ -96,7 +138,8 @@ function paint(context, { current, hypothesis }, places, active) {
 }
 
 function nodeAt(tree, places, event) {
-  const step = Math.floor((event.offsetX - MARGIN) / COLUMN), row = Math.floor((event.offsetY - MARGIN) / ROW);
+  const step = Math.floor((event.offsetX - MARGIN) / COLUMN),
+    row = Math.floor((event.offsetY - MARGIN) / ROW);
   return places.bySteps[step]?.[row] ?? null;
 }
 
@@ -104,31 +147,49 @@ function nodeAt(tree, places, event) {
 function neighbor(tree, places, node, key) {
   const column = places.bySteps[tree.step[node]];
   switch (key) {
-    case "ArrowUp": return column[places.row[node] - 1];
-    case "ArrowDown": return column[places.row[node] + 1];
-    case "ArrowLeft": return node > 0 ? tree.parent[node] : undefined;
-    case "ArrowRight": return places.bySteps[tree.step[node] + 1]?.find(one => tree.parent[one] === node);
-    case "Home": return 0;
-    default: return undefined;
+    case "ArrowUp":
+      return column[places.row[node] - 1];
+    case "ArrowDown":
+      return column[places.row[node] + 1];
+    case "ArrowLeft":
+      return node > 0 ? tree.parent[node] : undefined;
+    case "ArrowRight":
+      return places.bySteps[tree.step[node] + 1]?.find(one => tree.parent[one] === node);
+    case "Home":
+      return 0;
+    default:
+      return undefined;
   }
 }
 
 function scrollTo(scroll, places, node) {
   const column = places.bySteps.findIndex(nodes => nodes.includes(node));
-  scroll.scrollTo({ left: column * COLUMN - scroll.clientWidth / 2, top: places.row[node] * ROW - scroll.clientHeight / 2 });
+  scroll.scrollTo({
+    left: column * COLUMN - scroll.clientWidth / 2,
+    top: places.row[node] * ROW - scroll.clientHeight / 2,
+  });
 }
 
-const hypothesisText = ({ tree, tokens }, node) => isolate(pathTo(tree, node).map(one => readable(tokens[tree.token[one]])).join(" "));
+const hypothesisText = ({ tree, tokens }, node) =>
+  isolate(
+    pathTo(tree, node)
+      .map(one => readable(tokens[tree.token[one]]))
+      .join(" "),
+  );
 
 /** What a candidate is, and why it was dropped. */
 export function describe(exploration, node) {
   const { tree, tokens } = exploration;
   if (!node) return "The empty translation, before the first word.";
-  const by = tree.by[node], other = by === null ? "" : `: the last place went to ${hypothesisText(exploration, by)}`;
+  const by = tree.by[node],
+    other = by === null ? "" : `: the last place went to ${hypothesisText(exploration, by)}`;
   const reasons = {
-    live: "continued", kept: `finished with the score ${fixed(tree.score[node], 3)}, in the n-best list`,
-    worse: `finished with the score ${fixed(tree.score[node], 3)}, worse than the n-best list${other}`, beam: `out of the beam${other}`,
-    stopped: "not continued: the search ended, as this could become no better than the finished ones, or enough were finished",
+    live: "continued",
+    kept: `finished with the score ${fixed(tree.score[node], 3)}, in the n-best list`,
+    worse: `finished with the score ${fixed(tree.score[node], 3)}, worse than the n-best list${other}`,
+    beam: `out of the beam${other}`,
+    stopped:
+      "not continued: the search ended, as this could become no better than the finished ones, or enough were finished",
   };
   const rank = tree.rank[node] ? `, candidate ${tree.rank[node]} of its step` : "";
   const reason = reasons[tree.fate[node]] ?? `forbidden: ${RULES[tree.fate[node]]}`;

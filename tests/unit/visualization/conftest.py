@@ -15,6 +15,7 @@ def show(chromium: Browser, tmp_path: Path) -> Show:
 
     def show(weights, *selection, run="", **options) -> Browser:
         draw_attention(weights, tmp_path / "page.html", *selection, run=run)
+        chromium.requested_urls.clear()
         chromium.open(tmp_path / "page.html", **options)
         return chromium
 

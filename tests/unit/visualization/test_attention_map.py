@@ -59,7 +59,7 @@ def test_a_selection_keeps_its_names() -> None:
         ),
         (AttentionSelection(head="-1"), {}, "there is no head `-1`"),
         (AttentionSelection(head="top"), {}, "there is no head `top`"),
-        (AttentionSelection("decoder"), {}, "there is no kind of attention `decoder`; use cross or encoder"),
+        (AttentionSelection("other"), {}, "there is no kind of attention `other`; use cross, encoder, decoder"),
         (AttentionSelection("encoder"), {"encoder": False}, "has no encoder self-attention; it has cross-attention"),
     ],
 )

@@ -1,0 +1,150 @@
+"""`seq2attn explore`: the page in a file, and the server with all its views, in a browser where there is one."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+import seq2attn
+from seq2attn.explorer.explore import Explorer
+from seq2attn.explorer.server import build_app
+from tests.support.commands import Invoke, write_lines
+from tests.support.untrained_runs import CONFIG, LINES, TRANSFORMER_CONFIG, change_weights, untrained_run
+
+TEXT = "a few words"
+UNSAFE = 'a </script><b>few</b> & "words" \u202e<!--'
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A Transformer whose hypotheses do not tie."""
+    run = untrained_run(tmp_path, TRANSFORMER_CONFIG)
+    change_weights(run, lambda model: model.output_projection.weight.mul_(9.0))
+    return run.folder
+
+
+def page_data(path: Path) -> dict[str, Any]:
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(data)
+    return content
+
+
+def test_a_page_of_sentences(invoke: Invoke, run: Path, tmp_path: Path) -> None:
+    invoke("explore", run, TEXT, UNSAFE, "-o", "page.html")
+    found = page_data(tmp_path / "page.html")["explorations"]
+    assert [one["text"] for one in found] == [TEXT, UNSAFE]
+    translations = seq2attn.load(run).translate([TEXT, UNSAFE])
+    assert [one["hypotheses"][0]["text"] for one in found] == [each.text for each in translations]
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("</script>") == 3 and "<b>" not in page and "http" not in page.replace("http://www.w3.org", "")
+    shown = seq2attn.explore(seq2attn.load(run), TEXT)
+    assert json.loads(json.dumps(shown.explorations[0])) | {"run": "run"} == found[0]
+    assert "<iframe srcdoc=" in shown._repr_html_() and "<script" not in shown._repr_html_()
+
+
+def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> None:
+    for option, count in (("--worst=1", 1), ("--best=2", 2)):
+        invoke("explore", run, "--test-set", "ours", option, "-o", "page.html", "--overwrite")
+        rows = page_data(tmp_path / "page.html")["table"]["rows"]
+        assert len(rows) == count
+    write_lines(tmp_path / "in", [line for line in LINES if line])
+    write_lines(tmp_path / "references", ["a few words", "words of which there are not many"])
+    invoke("explore", run, "-i", "in", "--reference", "references", "-o", "page.html", "--overwrite")
+    data = page_data(tmp_path / "page.html")
+    options = seq2attn.EvaluateOptions(tmp_path / "in", [tmp_path / "references"], metrics=["chrf"], as_json=True)
+    (result,) = seq2attn.evaluate(run, evaluation=options).results[str(run)]
+    assert data["table"]["name"] == "in" and len(data["explorations"]) == 2
+    for row, one in zip(data["table"]["rows"], result.records, strict=True):
+        assert row["text"] == one["text"]
+        assert row["log_prob"] == pytest.approx(sum(one["token_log_probs"]) / len(one["token_log_probs"]), abs=1e-3)
+        assert row["length_ratio"] == pytest.approx(len(one["tokens"]) / len(one["source_tokens"]), abs=0.01)
+    words = data["table"]["rows"][0]["text"].split()
+    assert (data["table"]["rows"][0]["repeated"] > 0) == any(a == b for a, b in pairwise(words))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere: is not a run directory"),
+        (["run", "-o", "page.html"], "give sentences to show in the page, or --input"),
+        (["run", "", "-o", "page.html"], "there is no text to translate"),
+        (["run", TEXT, "-o", "none/page.html"], "there is no folder none"),
+        (["run", "--worst", "3"], "--worst and --best need --test-set, or --input and --reference"),
+        (["run", "--test-set", "other", "-o", "page.html"], "there is no test set `other`; the run has ours"),
+        (["run", "--checkpoints", TEXT, "-o", "page.html"], "run: has no checkpoints"),
+        (["run", "run", "--checkpoints", TEXT], "--checkpoints shows those of one run"),
+    ],
+)
+def test_errors(invoke: Invoke, run: Path, arguments: list[str], message: str) -> None:
+    assert message in invoke("explore", *arguments, code=2).err
+
+
+def test_answers_of_the_server(run: Path) -> None:
+    client = TestClient(build_app([Explorer("ours", seq2attn.load(run))]))
+
+    def ask(kind: str = "explore", code: int = 200, **body: Any) -> Any:
+        answer = client.post(f"/v1/{kind}", json=body)
+        assert answer.status_code == code
+        return answer.json()
+
+    found = ask(text=TEXT)
+    ids = found["hypotheses"][0]["ids"]
+    assert ask("importance", text=TEXT, target=ids, place=0)["words"] == TEXT.split()
+    assert "none at 99" in ask("importance", 422, text=TEXT, target=ids, place=99)["error"]
+    assert ask(code=422, text=" ") == {"error": "there is no text to translate"}
+    assert ask(code=422, text=TEXT, run=1) == {"error": "there is no run 1"}
+    assert ask(code=422, text=TEXT, beam=0)["error"].startswith("beam: ")
+    assert "below 13" in ask(code=422, text=TEXT, prefix=[13])["error"]
+    assert "at most" in ask(code=422, text="word " * 5000)["error"]
+    assert "there is no question" in ask("other", 422, text=TEXT)["error"]
+    unknown = ask(text="☃ of 漢字")
+    assert any("does not know" in note for note in unknown["notes"])
+    assert any("only the first part" in note for note in ask(text="few words. " * 900)["notes"])
+    page = client.post("/v1/page", json={"explorations": [found]}).text
+    assert TEXT in page and "/v1" not in page.split("<body>")[0]
+
+
+def test_models_without_attention_and_ensembles(invoke: Invoke, tmp_path: Path) -> None:
+    plain = CONFIG.replace("decoder: {kind: luong, dim: 8}", "decoder: {kind: fixed-context, dim: 8}")
+    for name, config in (("one", CONFIG), ("plain", plain)):
+        untrained_run(tmp_path / name, config)
+    invoke("explore", "plain/run", TEXT, "-o", "page.html")
+    (found,) = page_data(tmp_path / "page.html")["explorations"]
+    assert found["attention"] == {} and all(one["attention"] is None for one in found["importance"].values())
+    invoke("explore", "one/run", TEXT, "--ensemble", "plain/run", "-o", "page.html", "--overwrite")
+    (found,) = page_data(tmp_path / "page.html")["explorations"]
+    assert found["attention"] is None and "importance" not in found and found["hypotheses"][0]["leaf"] is not None
+
+
+@pytest.fixture
+def server(run: Path) -> Iterator[str]:
+    """The address of a server of two runs."""
+    command = [sys.executable, "-m", "seq2attn", "explore", str(run), str(run), TEXT, "--no-browser"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    address = process.stderr.readline().split()[0]
+    try:
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_a_port_in_use_is_an_error(invoke: Invoke, run: Path, server: str) -> None:
+    (port,) = re.findall(r":(\d+)/", server)
+    for _ in range(100):
+        try:
+            assert "importmap" in urllib.request.urlopen(server).read().decode()
+            break
+        except OSError:
+            time.sleep(0.1)
+    assert f"port {port}" in invoke("explore", run, "--no-browser", "--port", port, code=2).err

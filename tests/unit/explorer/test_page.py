@@ -1,0 +1,140 @@
+"""The explorer's page in a browser: recorded pages of several models, all views, by keyboard, at three widths."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seq2attn.explorer.explore import Explorer, Question
+from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.inference.translator import Translator
+from seq2attn.search.search_config import BeamConfig, LengthsConfig
+from seq2attn.tokenizers.tokenized_text import pool_to_words
+from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.support.browser import Browser
+from tests.support.models import model
+from tests.support.searches import spread_logits
+
+NAMES = ["one", "two", "three", "four", "five", "six", "seven"]
+TEXT = "two </script><b> one seven"
+MODELS = {
+    "transformer": ("transformer", "multi-head", "global"),
+    "local": ("luong", "general", "local-p"),
+    "hard": ("luong", "general", "hard-gumbel"),
+    "monotonic": ("luong", "general", "monotonic"),
+    "none": ("fixed-gru", "additive", "global"),
+}
+VIEWS = ["sentence", "tree", "considered", "attention", "reasons"]
+
+
+def explorer(name: str) -> Explorer:
+    decoder, score, align = MODELS[name]
+    tokenizer = WordTokenizerConfig().train(NAMES)
+    net = spread_logits(model("transformer" if name == "transformer" else "gru", decoder, score, align))
+    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
+    return Explorer(name, Translator.from_model(net, tokenizer, tokenizer, search))
+
+
+def save(folder: Path, *names: str) -> tuple[Path, list[dict[str, Any]]]:
+    """A page of one exploration of each model, and their content."""
+    explorations = [record(explorer(name), Question(TEXT, reference="one two")) for name in names]
+    ExplorerPage(explorations).save(folder / "page.html")
+    return folder / "page.html", explorations
+
+
+def texts(browser: Browser, selector: str) -> list[str]:
+    """The text of all elements."""
+    found: list[str] = browser.get(f"[...document.querySelectorAll({selector!r})].map(e => e.textContent)")
+    return found
+
+
+def press(browser: Browser, *keys: str) -> None:
+    for key in keys:
+        code = 13 if key == "Enter" else 0
+        for kind in ("keyDown", "keyUp"):
+            browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+
+def click(browser: Browser, section: str, name: str) -> None:
+    """Click the button with this text."""
+    buttons = f"[...document.querySelectorAll('#{section} button')]"
+    browser.get(f"{buttons}.find(button => button.textContent === {name!r}).click()")
+
+
+@pytest.mark.parametrize("width", [400, 900, 1400])
+@pytest.mark.parametrize("name", MODELS)
+def test_all_views_of_a_model(chromium: Browser, tmp_path: Path, name: str, width: int) -> None:
+    page, (found,) = save(tmp_path, name)
+    chromium.requested_urls.clear()
+    chromium.open(page, width=width, dark=width == 900)
+    assert chromium.get("[...document.querySelectorAll('section:not([hidden])')].map(e => e.id)") == VIEWS
+    assert texts(chromium, "#sentence .list button") == [one["text"] for one in found["hypotheses"]]
+    assert not {url.split(":")[0] for url in chromium.requested_urls} - {"file", "data"}
+    assert chromium.get("document.querySelector('main b') === null && document.body.scrollWidth <= innerWidth")
+    if name == "none":
+        assert "no attention" in texts(chromium, "#attention")[0]
+    else:
+        assert chromium.get("document.querySelectorAll('#attention canvas').length") > 0
+    chromium.mouse("#sentence .tokens:nth-of-type(1) button", 0, click=True)
+    chromium.get("document.querySelectorAll('#sentence .tokens')[1].querySelectorAll('button')[1].click()")
+    place = found["importance"][1]
+    assert texts(chromium, ".effects thead th") == [*place["words"]]
+    shown = texts(chromium, ".effects tbody tr:first-child .number")
+    assert [float(value) for value in shown] == pytest.approx(place["left_out"], abs=0.006)
+    words = found["considered"][str(found["tree"]["parent"].index(-1))]
+    assert len(texts(chromium, "#considered tbody tr")) == len(words)
+    chromium.get("[...document.querySelectorAll('#reasons .choice button')].at(-1).click()")
+    assert "failed" in texts(chromium, "#reasons p")[0]
+
+
+def test_the_tree_tells_why_each_candidate_was_dropped(chromium: Browser, tmp_path: Path) -> None:
+    """By keyboard alone: from the first node to each level, and along it."""
+    page, (found,) = save(tmp_path, "transformer")
+    chromium.open(page)
+    chromium.get("document.querySelector('#tree canvas').focus()")
+    press(chromium, "Home")
+    assert "empty translation" in texts(chromium, "#tree .status")[0]
+    press(chromium, "ArrowRight")
+    tree, seen = found["tree"], []
+    for _ in range(tree["step"].count(1)):
+        seen.append(texts(chromium, "#tree .status")[0])
+        press(chromium, "ArrowDown")
+    assert len({*seen}) == tree["step"].count(1)
+    dropped = [text for text in seen if "out of the beam" in text]
+    assert len(dropped) == sum(
+        fate == "beam" and step == 1 for fate, step in zip(tree["fate"], tree["step"], strict=True)
+    )
+    assert all("the last place went to" in text for text in dropped)
+    press(chromium, "Enter")
+    assert texts(chromium, "#considered p")[0] == "at the beginning"
+
+
+def test_a_link_restores_the_page(chromium: Browser, tmp_path: Path) -> None:
+    page, _ = save(tmp_path, "transformer", "local")
+    chromium.open(page)
+    chromium.choose("#choice select", 1)
+    click(chromium, "attention", "words")
+    click(chromium, "attention", "each row")
+    chromium.get("document.querySelectorAll('#sentence .tokens')[1].querySelectorAll('button')[2].click()")
+    pressed = "[...document.querySelectorAll('[aria-pressed=true], #choice option:checked')].map(e => e.textContent)"
+    before = chromium.get(pressed), texts(chromium, ".effects")
+    assert before[1] and "words" in before[0]
+    fragment = chromium.get("location.hash")
+    page.rename(tmp_path / "other.html")  # another document, so that the fragment is all that is left
+    chromium.open_url(f"{(tmp_path / 'other.html').as_uri()}{fragment}")
+    assert (chromium.get(pressed), texts(chromium, ".effects")) == before
+
+
+def test_pooled_weights_are_those_of_python(chromium: Browser, tmp_path: Path) -> None:
+    """Words of the page against `pool_to_words`."""
+    page, _ = save(tmp_path, "transformer")
+    chromium.open(page)
+    rng = np.random.default_rng(0)
+    weights, queries, keys = rng.random((4, 5)), (0, 0, 1, 2), (0, 1, 1, 1, 2)
+    sides = [json.dumps({"words": ["a", "b", "c"], "word_ids": ids}) for ids in (queries, keys)]
+    call = f"import('explorer/data.js').then(m => m.byWord({json.dumps(weights.tolist())}, {', '.join(sides)}))"
+    response = chromium.call("Runtime.evaluate", expression=call, returnByValue=True, awaitPromise=True)
+    expected = pool_to_words(weights.astype(np.float32), (queries, 3), (keys, 3))
+    assert np.array(response["result"]["value"]) == pytest.approx(expected, abs=1e-6)
