@@ -13,7 +13,7 @@ from seq2attn.explorer.explore import Explorer, Json, Question
 from seq2attn.inference.translator import Translator
 from seq2attn.io.outputs import output
 from seq2attn.visualization.attention_map import MEAN
-from seq2attn.visualization.page import render_page
+from seq2attn.visualization.page import render_explorer
 
 MAX_TOKENS_WITH_ALL_HEADS = 30
 """Longer sentences are saved with the head for alignment and the mean of the heads of each layer alone."""
@@ -34,7 +34,7 @@ class ExplorerPage:
 
     def to_html(self) -> str:
         """The page, which needs no server and no network."""
-        return render_page({"explorations": [*self.explorations], "table": self.table})
+        return render_explorer({"explorations": [*self.explorations], "table": self.table})
 
     def save(self, path: Path | str) -> None:
         """Write the page to a file. Raises UserError if it cannot be written."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seq2attn.errors import UserError
 from seq2attn.explorer.explore import Explorer, Json, Question
-from seq2attn.visualization.page import render_page
+from seq2attn.visualization.page import render_explorer
 
 MAX_TEXT = 20_000
 """Characters of a text."""
@@ -70,7 +70,7 @@ def _question(body: QuestionBody) -> Question:
 def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastAPI:
     """The application of a server; `table` has the measures of a test set."""
     app, answers = FastAPI(title="seq2attn explorer", docs_url=None, redoc_url=None), Answers(explorers)
-    page = render_page({"live": True, "runs": [one.name for one in explorers], "table": table})
+    page = render_explorer({"live": True, "runs": [one.name for one in explorers], "table": table})
 
     @app.get("/", response_class=HTMLResponse)
     def index() -> str:
@@ -78,7 +78,7 @@ def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastA
 
     @app.post("/v1/page", response_class=HTMLResponse)
     def save(body: PageBody) -> str:
-        return render_page({"explorations": body.explorations})
+        return render_explorer({"explorations": body.explorations})
 
     @app.post("/v1/{kind}")
     def answer(kind: str, body: QuestionBody) -> Json:

@@ -46,12 +46,17 @@ class TokenizedText:
                 words.append(tokenizer.decode([ids[place] for place in part]) or tokens[part[0]])
         return cls(tuple(tokens), tuple(words), tuple(word_ids), tokenizer.decode(ids))
 
-    @property
-    def letters(self) -> tuple[list[str], list[int]]:
-        """The tokens with the bytes of a letter as one, and for each token the index of its own."""
+    def join_letters(self) -> tuple[TokenizedText, list[int]]:
+        """The text with the bytes of a letter as one token, and for each token the index of its own."""
         letters = join_bytes(self.tokens)
-        texts = [_letter([self.tokens[place] for place in letter]) for letter in letters]
-        return texts, [index for index, letter in enumerate(letters) for _ in letter]
+        texts = tuple(_letter([self.tokens[place] for place in letter]) for letter in letters)
+        word_ids = tuple(self.word_ids[letter[0]] for letter in letters)
+        joined = TokenizedText(texts, self.words, word_ids, self.text)
+        return joined, [index for index, letter in enumerate(letters) for _ in letter]
+
+    def join_words(self) -> tuple[TokenizedText, Sequence[int]]:
+        """The text with each word as one token, and for each token the index of its own."""
+        return TokenizedText.from_words(self.words, self.text), self.word_ids
 
     @classmethod
     def concat(cls, parts: Sequence[TokenizedText]) -> TokenizedText:

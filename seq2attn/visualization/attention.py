@@ -15,7 +15,7 @@ from seq2attn.options import AttentionKind, AttentionSelection
 from seq2attn.visualization.attention_map import KIND_NAMES, MEAN, AttentionMap, scale_weights
 from seq2attn.visualization.figure import DRAWING, check_picture
 from seq2attn.visualization.heatmap import draw_heatmap
-from seq2attn.visualization.html_page import attention_html
+from seq2attn.visualization.page import attention_page
 from seq2attn.visualization.text_heatmap import COLUMNS, heatmap_text, legend_text
 
 PAGE = ".html"
@@ -89,7 +89,7 @@ def draw_attention(
     run_name = os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
     if is_page(path):
         maps = [select_all_maps(sentence, selection) for sentence in sentences]
-        page = attention_html(maps, run=run_name, color_scale=selection.color_scale)
+        page = attention_page(maps, run_name, selection.color_scale)
         path.parent.mkdir(parents=True, exist_ok=True)
         with output(path, DRAWING) as file:
             file.write(page.encode())

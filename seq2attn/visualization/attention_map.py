@@ -118,17 +118,16 @@ class AttentionMap:
 
     def whole_words(self) -> AttentionMap:
         """Weights between words: summed over the tokens of a key word, averaged over the tokens of a query word."""
-        return self._pool(*((side.words, side.word_ids) for side in (self.queries, self.keys)))
+        return self._pool(self.queries.join_words(), self.keys.join_words())
 
     def letters(self) -> AttentionMap:
         """Weights between tokens, as `whole_words`, with the bytes of a letter as one token."""
-        return self._pool(self.queries.letters, self.keys.letters)
+        return self._pool(self.queries.join_letters(), self.keys.join_letters())
 
-    def _pool(self, *sides: tuple[Sequence[str], Sequence[int]]) -> AttentionMap:
-        """Weights between parts of the text: for each side the parts, and the part of each token."""
-        weights = pool_to_words(self.weights, *((part_ids, len(parts)) for parts, part_ids in sides))
-        texts = self.queries.text, self.keys.text
-        queries, keys = (TokenizedText.from_words(parts, text) for (parts, _), text in zip(sides, texts, strict=True))
+    def _pool(self, *sides: tuple[TokenizedText, Sequence[int]]) -> AttentionMap:
+        """Weights between other tokens of each side, given with the new token of each present one."""
+        weights = pool_to_words(self.weights, *((indices, len(text.tokens)) for text, indices in sides))
+        (queries, _), (keys, _) = sides
         return replace(self, queries=queries, keys=keys, weights=weights)
 
     def name(self, layer: int, head: int) -> str:

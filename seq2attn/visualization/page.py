@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2attn.options import ColorScale
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap
 
 FOLDER = files("seq2attn.visualization") / "page"
 
 
-def render_page(data: Mapping[str, Any]) -> str:
+def render_explorer(data: Mapping[str, Any]) -> str:
     """The page with these data: `explorations`, a `table`, or what a live page needs (docs/explorer.md)."""
     return _template().replace("/*DATA*/", script_json(data))
 
@@ -41,6 +42,28 @@ def _template() -> str:
     }
     page, style = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
     return page.replace("/*STYLE*/", style).replace("/*MODULES*/", json.dumps({"imports": modules}))
+
+
+def attention_page(sentences: Sequence[Sequence[AttentionMap]], run: str, color_scale: ColorScale) -> str:
+    """The page of attention alone: maps of one or several sentences, the first of each sentence with its text."""
+    explorations = [
+        {
+            "run": run,
+            "text": maps[0].keys.text,
+            "source": text_content(maps[0].keys),
+            "hypotheses": [_hypothesis_content(maps[0])],
+            "attention": {one.kind: map_content(one) for one in maps},
+        }
+        for maps in sentences
+    ]
+    return render_explorer({"explorations": explorations, "scale": color_scale})
+
+
+def _hypothesis_content(attention: AttentionMap) -> dict[str, Any]:
+    """The translation of a map; nothing for the attention of an encoder."""
+    if attention.kind == "encoder":
+        return {"text": ""}
+    return {"text": attention.queries.text, "target": text_content(attention.queries)}
 
 
 def text_content(text: TokenizedText) -> dict[str, Any]:

@@ -134,11 +134,11 @@ class TestTranslate:
         options = "--attention", "page.html", "--color-scale", "row", "--whole-words"
         invoke_in(tmp_path, "translate", toy.run, *SENTENCES, "", *options)
         data = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))
-        assert (data["run"], data["scale"]) == (str(toy.run), "row")
-        sentences = data["sentences"]
-        assert len(sentences) == len(SENTENCES)
+        sentences = data["explorations"]
+        assert len(sentences) == len(SENTENCES) and data["scale"] == "row"
         for sentence, line in zip(sentences, SENTENCES, strict=True):
-            (drawn,) = sentence["maps"]
+            (drawn,) = sentence["attention"].values()
+            assert sentence["run"] == str(toy.run)
             assert drawn["keys"]["tokens"] == [*line.split(), "</s>"]
 
     def test_attention_of_an_encoder(self, invoke: Invoke, toy: Toy, tmp_path: Path) -> None:
@@ -156,5 +156,6 @@ class TestTranslate:
             assert f"{text} -->" in picture
         invoke(*draw, "a.html")
         data = page_data((tmp_path / "a.html").read_text(encoding="utf-8"))
-        assert [len(one["weights"]) for one in data["sentences"][0]["maps"]] == [1, 2]
+        maps = data["explorations"][0]["attention"]
+        assert {kind: len(one["weights"]) for kind, one in maps.items()} == {"cross": 1, "encoder": 2}
         assert data["scale"] == "max"

@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 import seq2attn
 from seq2attn.explorer.explore import Explorer
 from seq2attn.explorer.server import build_app
+from tests.support.attention_pages import page_data
 from tests.support.commands import Invoke, write_lines
 from tests.support.untrained_runs import CONFIG, LINES, TRANSFORMER_CONFIG, change_weights, untrained_run
 
@@ -32,15 +33,14 @@ def run(tmp_path: Path) -> Path:
     return run.folder
 
 
-def page_data(path: Path) -> dict[str, Any]:
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', path.read_text(encoding="utf-8"))
-    content: dict[str, Any] = json.loads(data)
-    return content
+def content(path: Path) -> dict[str, Any]:
+    """The data of a page."""
+    return page_data(path.read_text(encoding="utf-8"))
 
 
 def test_a_page_of_sentences(invoke: Invoke, run: Path, tmp_path: Path) -> None:
     invoke("explore", run, TEXT, UNSAFE, "-o", "page.html")
-    found = page_data(tmp_path / "page.html")["explorations"]
+    found = content(tmp_path / "page.html")["explorations"]
     assert [one["text"] for one in found] == [TEXT, UNSAFE]
     translations = seq2attn.load(run).translate([TEXT, UNSAFE])
     assert [one["hypotheses"][0]["text"] for one in found] == [each.text for each in translations]
@@ -54,12 +54,12 @@ def test_a_page_of_sentences(invoke: Invoke, run: Path, tmp_path: Path) -> None:
 def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> None:
     for option, count in (("--worst=1", 1), ("--best=2", 2)):
         invoke("explore", run, "--test-set", "ours", option, "-o", "page.html", "--overwrite")
-        rows = page_data(tmp_path / "page.html")["table"]["rows"]
+        rows = content(tmp_path / "page.html")["table"]["rows"]
         assert len(rows) == count
     write_lines(tmp_path / "in", [line for line in LINES if line])
     write_lines(tmp_path / "references", ["a few words", "words of which there are not many"])
     invoke("explore", run, "-i", "in", "--reference", "references", "-o", "page.html", "--overwrite")
-    data = page_data(tmp_path / "page.html")
+    data = content(tmp_path / "page.html")
     options = seq2attn.EvaluateOptions(tmp_path / "in", [tmp_path / "references"], metrics=["chrf"], as_json=True)
     (result,) = seq2attn.evaluate(run, evaluation=options).results[str(run)]
     assert data["table"]["name"] == "in" and len(data["explorations"]) == 2
@@ -118,10 +118,10 @@ def test_models_without_attention_and_ensembles(invoke: Invoke, tmp_path: Path) 
     for name, config in (("one", CONFIG), ("plain", plain)):
         untrained_run(tmp_path / name, config)
     invoke("explore", "plain/run", TEXT, "-o", "page.html")
-    (found,) = page_data(tmp_path / "page.html")["explorations"]
+    (found,) = content(tmp_path / "page.html")["explorations"]
     assert found["attention"] == {} and all(one["attention"] is None for one in found["importance"].values())
     invoke("explore", "one/run", TEXT, "--ensemble", "plain/run", "-o", "page.html", "--overwrite")
-    (found,) = page_data(tmp_path / "page.html")["explorations"]
+    (found,) = content(tmp_path / "page.html")["explorations"]
     assert found["attention"] is None and "importance" not in found and found["hypotheses"][0]["leaf"] is not None
 
 

@@ -28,8 +28,8 @@ SHORTER = {
 }  # fmt: skip
 MODULES = ("my_scores.py", "my_decoders.py", "my_alignments.py", "mine.yaml")
 SLOW = (
-    "alignment", "attention", "bert", "data", "doctor", "explorer", "export", "extending", "faq", "index", "python", "quickstart",
-    "training", "translate",
+    "alignment", "attention", "bert", "data", "doctor", "explorer", "export", "extending", "faq", "index", "python",
+    "quickstart", "training", "translate",
 )  # fmt: skip
 """Pages of docs/ whose commands run in the slow tests only."""
 

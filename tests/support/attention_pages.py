@@ -38,11 +38,28 @@ def random_weights(
 
 
 def page_data(page: str) -> dict[str, Any]:
-    """The data in an attention page: `run`, `scale`, `sentences` and more."""
-    (data,) = re.findall(r"const data = (.*);$", page, re.MULTILINE)
+    """The data in a page: `explorations` and more."""
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', page)
     content: dict[str, Any] = json.loads(data)
     return content
 
 
-def alphas(colors: list[str]) -> np.ndarray:
-    return np.array([float(re.split(r"/|rgba.*,", color.rstrip(")") + "/1")[1]) for color in colors])
+CELLS = """(() => {
+  const canvas = document.querySelector("#attention .maps canvas");
+  const status = document.querySelector("#attention .status");
+  const [rows, columns] = canvas.ariaLabel.match(/\\d+/g).map(Number);
+  const press = key => canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
+  const found = [];
+  press("ArrowUp");
+  for (let row = 0; row < rows; row++) {
+    for (let i = 0; i < columns; i++) press("ArrowLeft");
+    found.push([]);
+    for (let column = 0; column < columns; column++) {
+      found[row].push(Number(status.textContent.match(/: (\\d\\.\\d+)\\. /)[1]));
+      press("ArrowRight");
+    }
+    press("ArrowDown");
+  }
+  return found;
+})()"""
+"""The weights of the large map, as its status line tells them cell by cell, by keyboard."""

@@ -14,7 +14,7 @@ def test_the_readme_is_short_and_begins_with_pictures_and_a_clone() -> None:
     assert len(lines) <= 200
     first = "\n".join(lines[:40])
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", first)
-    assert len(pictures) == 2 and all((ROOT / picture).is_file() for picture in pictures)
+    assert len(pictures) == 3 and all((ROOT / picture).is_file() for picture in pictures)
     places = [first.index(words) for words in ("git clone", "pip install .", "seq2attn import", "seq2attn translate")]
     assert places == sorted(places)
 

@@ -28,7 +28,7 @@ const initial = {
   kind: "",
   layer: "",
   head: "",
-  scale: "max",
+  scale: page.scale ?? "max",
   words: false,
   tab: "sentence",
   reason: "mattered",

@@ -68,8 +68,8 @@ export function drawAttention(section, app) {
       state.words ? "words" : "tokens",
       value => app.set({ words: value === "words" }),
     ),
-    choice("scale of colors", SCALES, state.scale || "max", value => app.set({ scale: value })),
-    legend(view, state.scale || "max"),
+    choice("scale of colors", SCALES, state.scale, value => app.set({ scale: value })),
+    legend(view, state.scale),
   );
   controls.prepend(make("h2", { textContent: state.hypothesis ? "attention of the best translation" : "attention" }));
   section.replaceChildren(
@@ -107,7 +107,7 @@ export function select(map, layer, head, { words, scale }) {
     queries: names(map.queries),
     keys: names(map.keys),
     weights,
-    shares: shares(weights, scale || "max"),
+    shares: shares(weights, scale),
     shape: shape(weights, words ? null : map.windows?.[layer][head]),
   };
 }
@@ -255,7 +255,7 @@ function thumbnails(map, layer, head, app) {
       const label = `layer ${map.layers[one]}, ${Number(name) ? `head ${name}` : "mean of heads"}`,
         button = make("button", { type: "button", title: label, ariaLabel: label });
       button.setAttribute("aria-pressed", one === layer && i === head);
-      button.append(thumbnail(shares(matrix(map, one, i), app.state.scale || "max")));
+      button.append(thumbnail(shares(matrix(map, one, i), app.state.scale)));
       button.addEventListener("click", () => app.set({ layer: String(one), head: String(i) }));
       row.append(button);
     });

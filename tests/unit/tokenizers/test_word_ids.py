@@ -168,7 +168,8 @@ def test_the_bytes_of_a_letter_are_one(line: str, reverse: bool) -> None:
     tokenizer = BYTES.with_direction(right_to_left=reverse)
     ids = [*tokenizer.encode(line), EOS]
     text = TokenizedText.from_ids(tokenizer, ids)
-    letters, numbers = text.letters
+    joined, numbers = text.join_letters()
+    letters = [*joined.tokens]
     assert len(numbers) == len(ids) and [*dict.fromkeys(numbers)] == [*range(len(letters))]
     assert not any(letter.startswith("<0x") for letter in letters)
     order = -1 if reverse else 1
@@ -183,5 +184,6 @@ def test_the_bytes_of_a_letter_are_one(line: str, reverse: bool) -> None:
 
 def test_incomplete_bytes_stay_visible() -> None:
     broken = [BYTES.vocabulary.id(f"<0x{byte:02X}>") for byte in (0xD8, 0xD8, 0xA8, 0x41)]
-    letters, numbers = TokenizedText.from_ids(BYTES, broken).letters
+    joined, numbers = TokenizedText.from_ids(BYTES, broken).join_letters()
+    letters = [*joined.tokens]
     assert len(numbers) == 4 and "".join(letters)

@@ -111,9 +111,9 @@ def test_titles_are_the_sentences(tmp_path: Path, line: str, right_to_left: bool
     weights = AttentionWeights(text, text, text, np.ones((1, 1, size, size), np.float32), None, None)
     for selection in (AttentionSelection(), AttentionSelection(whole_words=True)):
         draw_attention([weights, AttentionWeights.concat([weights, weights])], tmp_path / "page.html", selection)
-        one, both = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))["sentences"]
-        assert one["title"] == one["source"] == line
-        assert both["source"] == join_sentences([line, line])
+        one, both = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))["explorations"]
+        assert one["hypotheses"][0]["text"] == one["text"] == line
+        assert both["text"] == join_sentences([line, line])
         draw_attention(weights, tmp_path / "picture.svg", selection)
         assert f"<!-- {line} -->" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
 
@@ -132,7 +132,7 @@ def test_a_picture_shows_one_sentence(tmp_path) -> None:
             draw_attention(none, tmp_path / "b.html")
     with pytest.raises(UserError, match="there is no attention to draw"):
         attention_text(None)
-    assert len(page_data((tmp_path / "a.html").read_text(encoding="utf-8"))["sentences"]) == 1
+    assert len(page_data((tmp_path / "a.html").read_text(encoding="utf-8"))["explorations"]) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"new", "a.html"}
 
 
