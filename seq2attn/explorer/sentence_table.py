@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.chrf import CHRF
 
+from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
@@ -32,18 +32,21 @@ def measure_sentences(
     of source tokens that a target token attends to. A measure that cannot be taken, as of an empty
     line, is None.
     """
-    chrf = CHRF()
+    chrf = EvaluationConfig(metrics=["chrf"]).build()
     translations = list(translator.translate_iterable(sources, num_hypotheses=1, checker=InputChecker()))
     log_probs = translator.token_log_probs(translations)
     attention = _attention(translator, translations)
     for row, (source, translation) in enumerate(zip(sources, translations, strict=True)):
-        reference = None if references is None or is_blank(source) else references[row]
+        reference = None if references is None else references[row]
+        score = None
+        if reference is not None and not is_blank(reference) and not is_blank(source):
+            score = round(chrf.scores([translation.text], [[reference]])[0].value, 1)
         tokens = len(log_probs[row])
         yield {
             "source": source,
             "text": translation.text,
             "reference": reference,
-            "chrf": None if reference is None else round(chrf.sentence_score(translation.text, [reference]).score, 1),
+            "chrf": score,
             "log_prob": round(sum(log_probs[row]) / tokens, 3) if tokens else None,
             "length_ratio": _ratio(len(translation.tokens), len(translation.source_tokens)),
             **attention[row],

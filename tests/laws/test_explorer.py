@@ -20,6 +20,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
+from tests.support.marks import covering, slow_but
 from tests.support.models import REPRESENTATIVE, model
 from tests.support.searches import spread_logits
 
@@ -55,8 +56,7 @@ def forced_log_probs(one: Explorer, tokens: Sequence[int]) -> list[float]:
     return found[: len(tokens)]
 
 
-@pytest.mark.parametrize("decoder", REPRESENTATIVE)
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(("search", "decoder"), covering(itertools.product(SEARCHES, REPRESENTATIVE)))
 def test_the_tree_is_that_of_the_search(search: str, decoder: str) -> None:
     if (search, decoder) == ("coverage", "fixed-lstm"):
         pytest.skip("has no attention")
@@ -104,7 +104,7 @@ def test_candidates_are_dropped_for_the_reason_that_is_given(search: str) -> Non
         assert (tree["rank"][node] == 0) == (fate in ("min_length", "max_length", "ngram", "special", "prefix"))
 
 
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("search", slow_but(["beam", "sample"], SEARCHES))
 def test_words_considered_are_the_most_probable(search: str) -> None:
     one = explorer(search, "transformer")
     found = one.explore(Question(TEXT))
@@ -136,7 +136,7 @@ def test_the_terms_of_a_glossary_are_a_rule() -> None:
     assert "terms" in tree["fate"]
 
 
-@pytest.mark.parametrize("decoder", REPRESENTATIVE)
+@pytest.mark.parametrize("decoder", slow_but(["transformer-rotary", "luong-feeding"], REPRESENTATIVE))
 def test_a_forced_word_that_was_chosen_changes_nothing(decoder: str) -> None:
     one = explorer("greedy", decoder)
     best = one.explore(Question(TEXT))["hypotheses"][0]
@@ -157,7 +157,7 @@ def test_any_word_can_be_forced_and_the_end_too() -> None:
         one.explore(Question(TEXT, prefix=(11,)))
 
 
-@pytest.mark.parametrize("decoder", REPRESENTATIVE)
+@pytest.mark.parametrize("decoder", slow_but(["luong-feeding", "fixed-lstm"], REPRESENTATIVE))
 def test_leaving_a_word_out_is_forced_decoding_of_the_shorter_source(decoder: str) -> None:
     one, words = explorer("beam", decoder), TEXT.split()
     target = one.explore(Question(TEXT))["hypotheses"][0]["ids"]

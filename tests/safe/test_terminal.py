@@ -94,12 +94,15 @@ COMMANDS = {
     "reproduce": ("recipe.yaml", "--dry-run"),
     "speedrun": ("own.yaml",),
     "doctor": ("run", "--input", "lines.txt"),
+    "explore": ("run", "a few words", "-o", "page.html"),
     "init": ("lines.txt", "lines.txt", "--dev-size", "9999"),
     "config check": ("own.yaml",),
     "config show": ("own.yaml",),
     "config schema": (),
 }
-SILENT = {"compare", "distill", "back-translate", "prepare", "average", "export", "import", "init", "speedrun"}
+SILENT = {
+    "compare", "distill", "back-translate", "prepare", "average", "explore", "export", "import", "init", "speedrun",
+}  # fmt: skip
 """Commands that print nothing to standard output here."""
 
 
