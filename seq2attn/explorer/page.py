@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from seq2attn.explorer.explore import Explorer, Json, Question
+from seq2attn.explorer.static_view import static_html
 from seq2attn.inference.translator import Translator
 from seq2attn.io.outputs import output
 from seq2attn.visualization.attention_map import MEAN
@@ -42,8 +43,10 @@ class ExplorerPage:
             file.write(self.to_html().encode())
 
     def _repr_html_(self) -> str:
-        """The page in a frame, whose content stays in files made from the notebook."""
-        return f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:{FRAME_HEIGHT}px"></iframe>'
+        """The page in a frame, whose content stays in files made from the notebook, and what remains without frames."""
+        frame = f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:{FRAME_HEIGHT}px"></iframe>'
+        static = "".join(map(static_html, self.explorations))
+        return f"{frame}<details><summary>without scripts</summary>{static}</details>"
 
 
 def explore(translator: Translator, *texts: str) -> ExplorerPage:

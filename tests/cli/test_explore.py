@@ -1,5 +1,6 @@
 """`seq2attn explore`: the page in a file, and the server with all its views, in a browser where there is one."""
 
+import html
 import json
 import re
 import subprocess
@@ -10,7 +11,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -48,7 +51,16 @@ def test_a_page_of_sentences(invoke: Invoke, run: Path, tmp_path: Path) -> None:
     assert page.count("</script>") == 3 and "<b>" not in page and "http" not in page.replace("http://www.w3.org", "")
     shown = seq2attn.explore(seq2attn.load(run), TEXT)
     assert json.loads(json.dumps(shown.explorations[0])) | {"run": "run"} == found[0]
-    assert "<iframe srcdoc=" in shown._repr_html_() and "<script" not in shown._repr_html_()
+    cell = shown._repr_html_()
+    assert "<script" not in cell and html.unescape(re.findall(r'srcdoc="(.*?)"', cell, re.S)[0]) == shown.to_html()
+    remaining = re.sub("<iframe.*</iframe>", "", cell, flags=re.S)  # on GitHub
+    assert all(html.escape(one["text"]) in remaining for one in found[0]["hypotheses"])
+    picture = ElementTree.fromstring(re.findall("<svg.*</svg>", remaining)[0])
+    tokens = [element.text for element in picture if element.tag.endswith("text")]
+    cross = found[0]["attention"]["cross"]
+    assert tokens == [*cross["queries"]["tokens"], *cross["keys"]["tokens"]]
+    drawn = sum(element.tag.endswith("rect") for element in picture)
+    assert drawn == (np.mean(cross["weights"][-1], 0) >= 10).sum()
 
 
 def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,8 +28,7 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network"):
             self.call(f"{domain}.enable")
-        none = {"latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-        self.call("Network.emulateNetworkConditions", offline=True, **none)
+        self._set_network(offline=True)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         number = next(self._ids)
@@ -63,6 +63,25 @@ class Browser:
         self.call("Page.navigate", url=url)
         loaded = (message.get("method") == "Page.loadEventFired" for message in self._messages())
         next(filter(None, loaded))
+
+    @contextmanager
+    def online(self) -> Iterator[None]:
+        """Access to servers meanwhile."""
+        self._set_network(offline=False)
+        yield
+        self._set_network(offline=True)
+
+    def _set_network(self, *, offline: bool) -> None:
+        limits = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self.call("Network.emulateNetworkConditions", offline=offline, **limits)
+
+    def wait(self, condition: str) -> None:
+        """Wait until a condition of the page holds."""
+        for _ in range(200):
+            if self.get(condition):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{condition}: {self.get('document.body.innerText')}")
 
     def get(self, expression: str) -> Any:
         response = self.call("Runtime.evaluate", expression=expression, returnByValue=True)

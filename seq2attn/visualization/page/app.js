@@ -1,7 +1,7 @@
 // The state of the page, and its views. A view is a function (section, app) that draws the section anew.
 
 import { byId, choice, make, menu } from "explorer/dom.js";
-import { ask, isLive, page } from "explorer/data.js";
+import { ask, isLive, page, post } from "explorer/data.js";
 import { drawAttention } from "explorer/attention.js";
 import { drawConsidered } from "explorer/considered.js";
 import { drawReasons } from "explorer/reasons.js";
@@ -25,6 +25,7 @@ const initial = {
   node: null, // of the tree; null: the end of the hypothesis
   word: null, // place of a target token
   other: null, // token that a reason is asked against
+  changed: null, // source word that is to be changed
   kind: "",
   layer: "",
   head: "",
@@ -34,15 +35,30 @@ const initial = {
   reason: "mattered",
   order: "",
   filter: "",
+  x: "",
+  y: "",
 };
 
-const numbers = ["sentence", "hypothesis", "node", "word", "other"];
+const recorded = page.explorations ?? [];
+
+const numbers = ["sentence", "hypothesis", "node", "word", "other", "changed"];
 
 const app = {
   state: { ...initial },
-  current: null, // the exploration that is shown
-  second: null, // one to compare with: another source, or another run
+  answer: null, // of the server
+  secondAnswer: null, // to another source, or by another run
   question: { run: 0, text: "", prefix: [], masked: [], beam: null, reference: null },
+
+  /** The exploration that is shown. */
+  get current() {
+    return isLive ? app.answer : (recorded[app.state.sentence] ?? recorded[0] ?? null);
+  },
+
+  /** One to compare with: the second answer, or a recorded one of the same sentence. */
+  get second() {
+    const { current } = app;
+    return isLive ? app.secondAnswer : recorded.find(one => one !== current && one.text === current.text);
+  },
 
   get hypothesis() {
     return app.current.hypotheses[app.state.hypothesis] ?? app.current.hypotheses[0];
@@ -61,11 +77,11 @@ const app = {
     if (!isLive) return say("This page is a recording: start `seq2attn explore` to ask something else.");
     await waiting(async () => {
       const answer = await ask("explore", question);
-      if (second) app.second = answer;
+      if (second) app.secondAnswer = answer;
       else {
         app.question = question;
-        if (!changes.prefix && !changes.reference) app.second = null;
-        app.current = answer;
+        if (!changes.prefix && !changes.reference) app.secondAnswer = null;
+        app.answer = answer;
         Object.assign(app.state, { hypothesis: 0, node: null, word: null, other: null });
       }
       render();
@@ -94,7 +110,7 @@ async function waiting(work) {
   }
 }
 
-function render() {
+function drawViews() {
   const { current, state } = app,
     hasTable = Boolean(page.table);
   const tabs = [["sentence", "sentence"], ...(hasTable ? [["table", page.table.name]] : [])];
@@ -111,8 +127,19 @@ function render() {
   ]) {
     if (document.activeElement !== byId(id)) byId(id).value = value;
   }
+  if (recorded.length > 1) byId("choice").querySelector("select").value = state.sentence;
   if (current) document.title = `${current.run ? `${current.run}: ` : ""}${current.text}`;
-  for (const note of current?.notes ?? []) say(note);
+  if (current?.notes?.length) say(current.notes.join(" "));
+}
+
+const FOCUSABLE = "button, select, input, canvas[tabindex]";
+
+/** Draw all views, with the focus where it was: a view that is drawn anew has other elements. */
+function render() {
+  const section = document.activeElement?.closest("section, nav");
+  const place = section ? [...section.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement) : -1;
+  drawViews();
+  if (place >= 0) section.querySelectorAll(FOCUSABLE)[place]?.focus({ preventScroll: true });
 }
 
 // The fragment of the address holds the question and the selection, so that a link restores the page.
@@ -170,20 +197,8 @@ function showRuns() {
 }
 
 async function save() {
-  const explorations = isLive ? [app.current] : page.explorations;
-  const response =
-    isLive && page.live !== "notebook"
-      ? await fetch("v1/page", {
-          method: "POST",
-          headers: { "Content-Type": "application/json" },
-          body: JSON.stringify({ explorations }),
-        })
-      : null;
-  const text = response ? await response.text() : document.documentElement.outerHTML;
-  const link = make("a", {
-    href: URL.createObjectURL(new Blob([text], { type: "text/html" })),
-    download: "explorer.html",
-  });
+  const response = await post("v1/page", { explorations: [app.current] });
+  const link = make("a", { href: URL.createObjectURL(await response.blob()), download: "explorer.html" });
   link.click();
   URL.revokeObjectURL(link.href);
 }
@@ -191,7 +206,7 @@ async function save() {
 function start() {
   recall();
   byId("question").hidden = !isLive;
-  byId("save").hidden = !isLive || page.live === "notebook";
+  byId("save").hidden = !isLive;
   byId("save").addEventListener("click", () => waiting(save));
   byId("link").hidden = location.protocol === "about:";
   byId("link").addEventListener("click", () => {
@@ -202,25 +217,19 @@ function start() {
   });
   byId("question").addEventListener("submit", event => {
     event.preventDefault();
+    app.state.tab = "sentence";
     const beam = Number(byId("beam").value) || null,
       isSame = beam === app.current?.search.size;
     app.explore({ text: byId("text").value, prefix: [], masked: [], beam: isSame ? app.question.beam : beam });
   });
-  const recorded = page.explorations ?? [];
-  const show = () => {
-    app.current = recorded[app.state.sentence] ?? recorded[0] ?? null;
-  };
-  show();
   if (recorded.length > 1) {
     byId("choice").hidden = false;
     const select = byId("choice").querySelector("select");
     select.replaceChildren(
-      ...recorded.map((one, i) => new Option(`${i + 1}: ${one.text}`, i, false, i === app.state.sentence)),
+      ...recorded.map((one, i) => new Option(`${one.run || i + 1}: ${one.text}`, i, false, i === app.state.sentence)),
     );
     select.addEventListener("change", () => {
-      app.state.sentence = Number(select.value);
-      show();
-      app.set({ hypothesis: 0, node: null, word: null, other: null });
+      app.set({ sentence: Number(select.value), hypothesis: 0, node: null, word: null, other: null });
     });
   }
   if (app.current && !app.question.text) app.question.text = app.current.text;
@@ -232,7 +241,7 @@ function start() {
   addEventListener("resize", render);
   addEventListener("hashchange", () => {
     recall();
-    isLive ? app.explore({}) : (show(), render());
+    isLive ? app.explore({}) : render();
   });
 }
 

@@ -40,6 +40,7 @@ export function drawConsidered(section, app) {
       textContent: "why not?",
       title: "Compare with the chosen word: what mattered?",
     });
+    against.hidden = token === (chosen ?? app.hypothesis.ids[path.length]);
     against.addEventListener("click", () => app.set({ word: path.length, other: token, reason: "mattered" }));
     const status = rule
       ? RULES[rule]

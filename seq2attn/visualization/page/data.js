@@ -7,33 +7,16 @@ export const page = JSON.parse(document.getElementById("data").textContent);
 
 export const isLive = Boolean(page.live);
 
-/** The answer of the server, or of the notebook that this page is a frame of. Throws an Error with its message. */
+/** The answer of the server. Throws an Error with its message. */
 export async function ask(kind, body) {
-  if (page.live === "notebook") return askNotebook(kind, body);
-  const response = await fetch(`v1/${kind}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
+  const response = await post(`v1/${kind}`, body);
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.error ?? "the question was not understood");
   return answer;
 }
 
-let lastQuestion = 0;
-
-function askNotebook(kind, body) {
-  const id = ++lastQuestion;
-  return new Promise((resolve, reject) => {
-    const receive = ({ data }) => {
-      if (data?.id !== id) return;
-      removeEventListener("message", receive);
-      data.error ? reject(new Error(data.error)) : resolve(data.answer);
-    };
-    addEventListener("message", receive);
-    parent.postMessage({ id, kind, body }, "*");
-  });
-}
+export const post = (path, body) =>
+  fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 const MEAN = "mean";
 

@@ -2,10 +2,9 @@
 
 export const byId = id => document.getElementById(id);
 
-/** An element with properties, data-* attributes in `data`, and children. */
-export function make(name, { data = {}, ...properties } = {}, ...children) {
+/** An element with properties and children. */
+export function make(name, properties = {}, ...children) {
   const element = Object.assign(document.createElement(name), properties);
-  for (const [key, value] of Object.entries(data)) element.dataset[key] = value;
   element.append(...children);
   return element;
 }
@@ -44,8 +43,8 @@ export function canvasOf(canvas, width, height) {
 /** A group of buttons of which one is pressed; arrow keys move between them. */
 export function choice(label, names, selected, onSelect) {
   const group = make("span", { className: "choice", role: "group", ariaLabel: label });
-  names.forEach(([value, name, title = ""]) => {
-    const button = make("button", { type: "button", textContent: name, title });
+  names.forEach(([value, name]) => {
+    const button = make("button", { type: "button", textContent: name });
     button.setAttribute("aria-pressed", value === selected);
     button.addEventListener("click", () => onSelect(value));
     group.append(button);

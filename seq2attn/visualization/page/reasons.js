@@ -3,7 +3,7 @@
 import { drawMap, select } from "explorer/attention.js";
 import { isLive } from "explorer/data.js";
 import { choice, fixed, isolate, largest, make, percent, readable } from "explorer/dom.js";
-import { wordAlignment } from "explorer/sentence.js";
+import { pathTo } from "explorer/tree.js";
 
 const TABS = [
   ["mattered", "what mattered"],
@@ -34,7 +34,8 @@ const answers = new Map(); // of questions about importance, so that a change of
 
 async function drawImportance(body, app) {
   const { state, current, hypothesis } = app,
-    place = state.word;
+    place = state.word,
+    ids = state.node === null ? hypothesis.ids : pathTo(current.tree, state.node).map(node => current.tree.token[node]);
   if (place === null)
     return body.append(
       make("p", {
@@ -42,15 +43,16 @@ async function drawImportance(body, app) {
         textContent: "Choose a word of the translation, or “why not?” beside a word considered.",
       }),
     );
-  const key = JSON.stringify([app.question, hypothesis.ids, place, state.other]);
-  const recorded = current.importance?.[state.other === null ? place : -1];
+  const key = JSON.stringify([app.question, ids, place, state.other]);
+  const isBest = ids.slice(0, place + 1).every((id, i) => id === (current.hypotheses[0].ids[i] ?? id));
+  const recorded = isBest && state.other === null ? current.importance?.[place] : undefined;
   if (!recorded && !answers.has(key)) {
     if (!isLive) return body.append(make("p", { className: "faint", textContent: "Not recorded for this word." }));
-    answers.set(key, await app.ask("importance", { target: hypothesis.ids, place, other: state.other }));
+    answers.set(key, await app.ask("importance", { target: ids, place, other: state.other }));
   }
   const found = recorded ?? answers.get(key);
   if (!found) return answers.delete(key);
-  const word = isolate(readable(hypothesis.target.tokens[place])),
+  const word = isolate(readable(current.tokens[ids[place]] ?? "</s>")),
     other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
   body.append(
     make("p", {
@@ -68,7 +70,7 @@ function importanceTable(found) {
       make("td", {}),
       ...found.words.map(word => make("th", { scope: "col", textContent: readable(word), dir: "auto" })),
     );
-  const tops = Object.fromEntries(present.map(name => [name, found[name].indexOf(largest(found[name]))]));
+  const tops = Object.fromEntries(present.map(name => [name, found[name].indexOf(Math.max(...found[name]))]));
   const rows = present.map(name => {
     const full = largest(found[name].map(Math.abs)) || 1,
       [label, meaning] = MEASURES[name];
@@ -109,7 +111,7 @@ function importanceTable(found) {
 }
 
 function drawWhatIf(body, app) {
-  const { current, second, state } = app,
+  const { current, second } = app,
     words = current.source.words.slice(0, -1);
   if (isLive) body.append(edits(app, words));
   if (!second)
@@ -142,8 +144,6 @@ function drawWhatIf(body, app) {
     make("p", { className: "faint", textContent: scores }),
     mapPair(app, [current, second], [changed.left, changed.right]),
   );
-  if (state.reason === "what if" && !wordAlignment(current))
-    body.append(make("p", { className: "faint", textContent: "This model has no attention to compare." }));
 }
 
 /** Controls that change one source word. */

@@ -1,6 +1,6 @@
 // Source and translation with their alignment, the n-best list, and the forced beginning of the translation.
 
-import { byWord, matrix } from "explorer/data.js";
+import { matrix } from "explorer/data.js";
 import { fixed, isolate, make, percent, readable } from "explorer/dom.js";
 
 /** For each target token its weights on the source tokens: of the head for alignment, else the mean of the top layer. */
@@ -38,7 +38,7 @@ export function drawSentence(section, app) {
       button.addEventListener("click", () =>
         side === "target"
           ? app.set({ word: place, node: null, other: null, reason: "mattered" })
-          : app.set({ reason: "what if", changed: place }),
+          : app.set({ reason: "what if", changed: current.source.word_ids[place] }),
       );
     });
   }
@@ -119,9 +119,3 @@ function nBestList(app) {
     make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)),
   );
 }
-
-/** The attention between words, for other views. */
-export const wordAlignment = exploration => {
-  const weights = alignment(exploration);
-  return weights && byWord(weights, exploration.attention.cross.queries, exploration.attention.cross.keys);
-};

@@ -23,15 +23,15 @@ export function drawTable(section, app) {
   const [order, isDown] = state.order
     ? [state.order.replace("-", ""), state.order.startsWith("-")]
     : [present[0], false];
-  const axes = [state.x ?? present[0], state.y ?? present[1] ?? present[0]];
+  const axes = [state.x || present[0], state.y || (present[1] ?? present[0])];
   const wanted = state.filter.toLowerCase(),
     matches = rows.filter(row => `${row.source} ${row.text} ${row.reference ?? ""}`.toLowerCase().includes(wanted));
   const sorted = [...matches].sort((a, b) => ((a[order] ?? Infinity) - (b[order] ?? Infinity)) * (isDown ? -1 : 1));
   const open = row => {
-    app.state.tab = "sentence";
-    isLive
-      ? app.explore({ text: row.source, reference: row.reference, prefix: [], masked: [] })
-      : app.set({ sentence: page.explorations.findIndex(one => one.text === row.source) });
+    const sentence = isLive ? 0 : page.explorations.findIndex(one => one.text === row.source);
+    if (sentence < 0) return app.say("This line is not recorded in the page.");
+    app.set({ tab: "sentence", sentence, hypothesis: 0, node: null, word: null });
+    if (isLive) app.explore({ text: row.source, reference: row.reference, prefix: [], masked: [] });
   };
   const filter = make("input", {
     value: state.filter,

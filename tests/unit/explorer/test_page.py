@@ -1,14 +1,17 @@
 """The explorer's page in a browser: recorded pages of several models, all views, by keyboard, at three widths."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.explorer.server import build_app
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.tokenized_text import pool_to_words
@@ -59,7 +62,7 @@ def press(browser: Browser, *keys: str) -> None:
 
 def click(browser: Browser, section: str, name: str) -> None:
     """Click the button with this text."""
-    buttons = f"[...document.querySelectorAll('#{section} button')]"
+    buttons = f"[...document.querySelectorAll('#{section} button, {section} > form > button')]"
     browser.get(f"{buttons}.find(button => button.textContent === {name!r}).click()")
 
 
@@ -138,3 +141,53 @@ def test_pooled_weights_are_those_of_python(chromium: Browser, tmp_path: Path) -
     response = chromium.call("Runtime.evaluate", expression=call, returnByValue=True, awaitPromise=True)
     expected = pool_to_words(weights.astype(np.float32), (queries, 3), (keys, 3))
     assert np.array(response["result"]["value"]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_server_answers_what_the_page_asks(chromium: Browser, tmp_path: Path) -> None:
+    """Translate, force a word, change the source, give a reference: in the browser, against a running server."""
+    server = uvicorn.Server(uvicorn.Config(build_app([explorer("local"), explorer("hard")]), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            thread.join(0.05)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with chromium.online():
+            check_live_page(chromium, f"http://127.0.0.1:{port}/#text=two+five")
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def check_live_page(chromium: Browser, address: str) -> None:
+    chromium.requested_urls.clear()
+    chromium.open_url(address)
+    chromium.wait("document.querySelectorAll('#considered tbody tr').length > 0")
+    chromium.get("document.getElementById('text').value = 'three one'")
+    click(chromium, "header", "translate")
+    chromium.wait("document.querySelector('#sentence .tokens').textContent === 'threeone</s>'")
+    word = texts(chromium, "#considered tbody button:not(.why)")[2]
+    click(chromium, "considered", word)
+    chromium.wait("document.querySelector('.forced') !== null")
+    assert texts(chromium, "#sentence .line:nth-child(2) button")[0] == word
+    click(chromium, "sentence", f"{word} ×")
+    chromium.wait("document.querySelector('.forced') === null")
+    chromium.get("document.querySelectorAll('#considered .why:not([hidden])')[1].click()")
+    chromium.wait("document.querySelector('.effects') !== null")
+    assert "times as probable" in texts(chromium, "#reasons p")[0]
+    click(chromium, "reasons", "what if")
+    click(chromium, "reasons", "delete")
+    chromium.wait("document.querySelectorAll('#reasons canvas').length === 2")
+    click(chromium, "runs", "compare")
+    chromium.wait("[...document.querySelectorAll('#reasons b')].map(e => e.textContent).join('') === 'local hard '")
+    click(chromium, "reasons", "whose fault")
+    chromium.get("document.querySelector('#reasons input').value = 'six'")
+    click(chromium, "reasons", "compare")
+    chromium.wait("document.querySelector('#reasons mark') !== null")
+    chromium.get("document.getElementById('text').value = ' '")
+    click(chromium, "header", "translate")
+    chromium.wait("document.getElementById('message').textContent === 'there is no text to translate'")
+    assert {url.split("#")[0].rsplit("/", 1)[0] for url in chromium.requested_urls if not url.startswith("data")} <= {
+        address.split("/#")[0],
+        f"{address.split('/#')[0]}/v1",
+    }
