@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,10 @@ from seq2attn.explorer.static_view import static_html
 from seq2attn.inference.translator import Translator
 from seq2attn.io.outputs import output
 from seq2attn.visualization.attention_map import MEAN
-from seq2attn.visualization.page import render_explorer
+from seq2attn.visualization.page import HTMLPage, render_explorer
 
 MAX_TOKENS_WITH_ALL_HEADS = 30
 """Longer sentences are saved with the head for alignment and the mean of the heads of each layer alone."""
-FRAME_HEIGHT = 720
-"""Height of the page in a notebook, in pixels."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,10 +40,9 @@ class ExplorerPage:
             file.write(self.to_html().encode())
 
     def _repr_html_(self) -> str:
-        """The page in a frame, whose content stays in files made from the notebook, and what remains without frames."""
-        frame = f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:{FRAME_HEIGHT}px"></iframe>'
+        """The page in a frame, and what remains where frames are removed."""
         static = "".join(map(static_html, self.explorations))
-        return f"{frame}<details><summary>without scripts</summary>{static}</details>"
+        return f"{HTMLPage(self.to_html())._repr_html_()}<details><summary>without scripts</summary>{static}</details>"
 
 
 def explore(translator: Translator, *texts: str) -> ExplorerPage:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.visualization.attention import draw_page
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,6 +36,12 @@ class Translation:
         For a line that was split, those of its segments block by block, with an EOS for each.
         """
         return None if self.attention_weights is None else self.attention_weights.cross_attention
+
+    def _repr_html_(self) -> str:
+        """The text, and for a notebook the page of its attention weights."""
+        weights = self.attention_weights
+        page = "" if weights is None else draw_page([weights])._repr_html_()
+        return f"<p>{escape(self.text)}</p>{page}"
 
     def __repr__(self) -> str:
         more = f", {len(self.alternatives)} alternatives" if self.alternatives else ""

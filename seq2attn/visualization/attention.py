@@ -15,7 +15,7 @@ from seq2attn.options import AttentionKind, AttentionSelection
 from seq2attn.visualization.attention_map import KIND_NAMES, MEAN, AttentionMap, scale_weights
 from seq2attn.visualization.figure import DRAWING, check_picture
 from seq2attn.visualization.heatmap import draw_heatmap
-from seq2attn.visualization.page import attention_page
+from seq2attn.visualization.page import HTMLPage, attention_page
 from seq2attn.visualization.text_heatmap import COLUMNS, heatmap_text, legend_text
 
 PAGE = ".html"
@@ -71,35 +71,45 @@ def attention_text(
 
 def draw_attention(
     weights: AttentionWeights | Sequence[AttentionWeights | None] | None,
-    path: Path | str,
+    path: Path | str | None = None,
     selection: AttentionSelection = DEFAULT_SELECTION,
     *,
     run: Path | str = "",
-) -> None:
+) -> HTMLPage | None:
     """A picture of one sentence (.png, .svg, .pdf), or a page (.html) of one or several; `run` is in the title.
 
-    None, as of an empty line, is left out. Raises UserError when there is no such attention or no sentence, for a
-    picture of several sentences, or when `path` has another suffix.
+    Without a path, the page is returned, which a notebook shows. None, as of an empty line, is left out. Raises
+    UserError when there is no such attention or no sentence, for a picture of several sentences, or when `path` has
+    another suffix.
     """
     given = [weights] if weights is None or isinstance(weights, AttentionWeights) else weights
     sentences = [sentence for sentence in given if sentence is not None]
     if not sentences:
         raise UserError(NO_WEIGHTS)
-    path = Path(path)
     run_name = os.fsencode(run).decode(errors="replace")  # a name need not be UTF-8
+    if path is None:
+        return draw_page(sentences, selection, run_name)
+    path = Path(path)
     if is_page(path):
-        maps = [select_all_maps(sentence, selection) for sentence in sentences]
-        page = attention_page(maps, run_name, selection.color_scale)
         path.parent.mkdir(parents=True, exist_ok=True)
         with output(path, DRAWING) as file:
-            file.write(page.encode())
-        return
+            file.write(draw_page(sentences, selection, run_name).html.encode())
+        return None
     check_picture(path, others=(PAGE,))
     if len(sentences) != 1:
         raise UserError(f"{path}: a picture shows one sentence, not {len(sentences)}; use a page (.html) for several")
     attention = select_map(sentences[0], selection)
     title = f"{run_name}\n{attention.keys.text}"
     draw_heatmap(attention, path, color_scale=selection.color_scale, title=title)
+    return None
+
+
+def draw_page(
+    sentences: Sequence[AttentionWeights], selection: AttentionSelection = DEFAULT_SELECTION, run: str = ""
+) -> HTMLPage:
+    """The page of one or several sentences. Raises UserError when there is no such attention."""
+    maps = [select_all_maps(sentence, selection) for sentence in sentences]
+    return HTMLPage(attention_page(maps, run, selection.color_scale))
 
 
 def is_page(path: Path) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -20,6 +22,8 @@ from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap
 
 FOLDER = files("seq2attn.visualization") / "page"
+FRAME_HEIGHT = 720
+"""Height of a page in a notebook, in pixels."""
 
 
 def render_explorer(data: Mapping[str, Any]) -> str:
@@ -64,6 +68,19 @@ def _hypothesis_content(attention: AttentionMap) -> dict[str, Any]:
     if attention.kind == "encoder":
         return {"text": ""}
     return {"text": attention.queries.text, "target": text_content(attention.queries)}
+
+
+@dataclass(frozen=True, repr=False)
+class HTMLPage:
+    """A page that a notebook shows as the last line of a cell."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, whose content stays in files made from the notebook."""
+        return (
+            f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: {FRAME_HEIGHT}px; border: 0"></iframe>'
+        )
 
 
 def text_content(text: TokenizedText) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """The attention page: its data, and its behaviour in a browser."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from seq2attn.inference.translation import Translation
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.options import AttentionSelection
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.visualization.attention import select_all_maps
+from seq2attn.visualization.attention import draw_attention, select_all_maps
 from seq2attn.visualization.attention_map import AttentionMap
 from seq2attn.visualization.page import attention_page
 from tests.support.attention_pages import CELLS, SOURCE, TARGET, Show, page_data, random_weights
@@ -37,6 +39,17 @@ def test_the_page_has_all_weights_and_needs_no_network():
 @pytest.fixture
 def page(show: Show) -> Browser:
     return show([FIRST, SECOND])
+
+
+def test_a_notebook_shows_the_page_of_a_translation(chromium: Browser, tmp_path: Path):
+    translation = Translation("the <b>", 0.0, 0.0, (), (), attention_weights=FIRST)
+    for shown, begin in ((draw_attention(FIRST), ""), (translation, "<p>the &lt;b&gt;</p>")):
+        assert shown._repr_html_().startswith(f"{begin}<iframe srcdoc=")
+        (tmp_path / "cell.html").write_text(shown._repr_html_(), encoding="utf-8")
+        chromium.open(tmp_path / "cell.html")
+        frame = "document.querySelector('iframe').contentDocument"
+        assert chromium.get(f"{frame}.querySelectorAll('#attention .thumbnails canvas').length") == 8
+    assert "iframe" not in Translation("text", 0.0, 0.0, (), ())._repr_html_()
 
 
 def click(page: Browser, name: str) -> None:
