@@ -39,8 +39,6 @@ from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 if TYPE_CHECKING:
     import uvicorn
 
-HOST = "127.0.0.1"
-
 
 def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None:
     """Write a page of sentences to a file, or serve the explorer until Ctrl-C.
@@ -142,7 +140,7 @@ def _serve(explorers: Sequence[Explorer], table: Json | None, text: str, explori
     try:
         import uvicorn
 
-        from seq2attn.explorer.server import build_app
+        from seq2attn.explorer.server import HOST, build_app
     except ImportError as error:
         raise UserError(
             f"{error.name} is not installed; pip install 'seq2attn[server]', or write a file with ``output_file``"

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +16,7 @@ from seq2attn.errors import UserError
 from seq2attn.explorer.explore import Explorer, Json, Question
 from seq2attn.visualization.page import render_explorer
 
+HOST = "127.0.0.1"
 MAX_TEXT = 20_000
 """Characters of a text."""
 
@@ -70,6 +72,8 @@ def _question(body: QuestionBody) -> Question:
 def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastAPI:
     """The application of a server; `table` has the measures of a test set."""
     app, answers = FastAPI(title="seq2attn explorer", docs_url=None, redoc_url=None), Answers(explorers)
+    # Another web site must not reach the server by a name of its own that leads here.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
     page = render_explorer({"live": True, "runs": [one.name for one in explorers], "table": table})
 
     @app.get("/", response_class=HTMLResponse)

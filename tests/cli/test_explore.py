@@ -101,7 +101,9 @@ def test_errors(invoke: Invoke, run: Path, arguments: list[str], message: str) -
 
 
 def test_answers_of_the_server(run: Path) -> None:
-    client = TestClient(build_app([Explorer("ours", seq2attn.load(run))]))
+    app = build_app([Explorer("ours", seq2attn.load(run))])
+    assert TestClient(app, base_url="http://other.example").get("/").status_code == 400
+    client = TestClient(app, base_url="http://127.0.0.1:8000")
 
     def ask(kind: str = "explore", code: int = 200, **body: Any) -> Any:
         answer = client.post(f"/v1/{kind}", json=body)
