@@ -1,8 +1,11 @@
 """Marian's own files become the run that the same model of Hugging Face becomes; bad files leave nothing behind."""
 
+import os
 import re
 import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,3 +218,18 @@ def test_bad_files_leave_nothing_behind(name: str, original: tuple[Path, Arrays]
         import_model(npz, tmp_path / "run", TRANSFORMERS)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+WITHOUT_TRANSFORMERS = """
+from importlib.machinery import PathFinder
+find_spec = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name == "transformers" else find_spec(name, *more)
+"""
+
+
+def test_an_import_without_transformers_says_so(tmp_path: Path, npz: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_TRANSFORMERS, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    command = [sys.executable, "-m", "seq2attn", "import", str(npz), str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "not verified: transformers is not installed (pip install '.[pretrained]')" in done.stderr
