@@ -127,6 +127,17 @@ def test_answers_of_the_server(run: Path) -> None:
     assert TEXT in page and "/v1" not in page.split("<body>")[0]
 
 
+def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:
+    translator = seq2attn.load(run)
+    widget = seq2attn.explore_live(translator, TEXT)
+    assert page_data(widget.page)["text"] == TEXT
+    (expected,) = seq2attn.explore(translator, TEXT).explorations
+    answer = widget.answer({"id": 3, "kind": "explore", "body": {"text": TEXT}})
+    assert answer["id"] == 3 and answer["answer"]["hypotheses"] == expected["hypotheses"]
+    for body in ({"text": " "}, {"text": TEXT, "beam": 0}, {"words": TEXT}):
+        assert widget.answer({"id": 4, "kind": "explore", "body": body})["error"]
+
+
 def test_models_without_attention_and_ensembles(invoke: Invoke, tmp_path: Path) -> None:
     plain = CONFIG.replace("decoder: {kind: luong, dim: 8}", "decoder: {kind: fixed-context, dim: 8}")
     for name, config in (("one", CONFIG), ("plain", plain)):

@@ -159,7 +159,7 @@ function recall() {
     app.state[key] = numbers.includes(key) ? Number(value) : key === "words" ? value === "true" : value;
   }
   const ids = text => (text ? text.split(" ").map(Number) : []);
-  const { run = 0, text = "", beam, reference = null } = fragment;
+  const { run = 0, text = page.text ?? "", beam, reference = null } = fragment;
   Object.assign(app.question, {
     run: Number(run),
     text,
@@ -206,7 +206,7 @@ async function save() {
 function start() {
   recall();
   byId("question").hidden = !isLive;
-  byId("save").hidden = !isLive;
+  byId("save").hidden = !isLive || page.live === "notebook"; // which keeps the page itself
   byId("save").addEventListener("click", () => waiting(save));
   byId("link").hidden = location.protocol === "about:";
   byId("link").addEventListener("click", () => {

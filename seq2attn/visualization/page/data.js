@@ -7,8 +7,9 @@ export const page = JSON.parse(document.getElementById("data").textContent);
 
 export const isLive = Boolean(page.live);
 
-/** The answer of the server. Throws an Error with its message. */
+/** The answer of the server, or of the kernel of a notebook. Throws an Error with its message. */
 export async function ask(kind, body) {
+  if (page.live === "notebook") return askKernel(kind, body);
   const response = await post(`v1/${kind}`, body);
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.error ?? "the question was not understood");
@@ -17,6 +18,20 @@ export async function ask(kind, body) {
 
 export const post = (path, body) =>
   fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+let numQuestions = 0;
+
+function askKernel(kind, body) {
+  const id = ++numQuestions;
+  return new Promise((resolve, reject) => {
+    addEventListener("message", function receive({ data }) {
+      if (data?.id !== id) return;
+      removeEventListener("message", receive);
+      data.error ? reject(new Error(data.error)) : resolve(data.answer);
+    });
+    parent.postMessage({ id, kind, body }, "*");
+  });
+}
 
 const MEAN = "mean";
 

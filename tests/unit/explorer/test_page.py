@@ -12,10 +12,12 @@ import uvicorn
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage, record
 from seq2attn.explorer.server import build_app
+from seq2attn.explorer.widget import explore_live
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.tokenized_text import pool_to_words
 from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.visualization.page import script_json
 from tests.support.browser import Browser
 from tests.support.models import model
 from tests.support.searches import spread_logits
@@ -141,6 +143,31 @@ def test_pooled_weights_are_those_of_python(chromium: Browser, tmp_path: Path) -
     response = chromium.call("Runtime.evaluate", expression=call, returnByValue=True, awaitPromise=True)
     expected = pool_to_words(weights.astype(np.float32), (queries, 3), (keys, 3))
     assert np.array(response["result"]["value"]) == pytest.approx(expected, abs=1e-6)
+
+
+NOTEBOOK = """
+const url = URL.createObjectURL(new Blob([data.esm], { type: "text/javascript" }));
+const { default: widget } = await import(url);
+let answer;
+const model = {
+  get: name => data[name],
+  on: (_, receive) => { answer = receive; },
+  send: ({ kind, body }) => kind === "explore" && body.text === "two five" && answer(data.answer),
+};
+widget.render({ model, el: document.body });
+"""
+
+
+def test_a_notebook_answers_by_messages(chromium: Browser, tmp_path: Path) -> None:
+    """The module of the widget in a page that stands for a notebook, with an answer of the kernel."""
+    widget = explore_live(explorer("local").translator, "two five")
+    answer = widget.answer({"id": 1, "kind": "explore", "body": {"text": "two five"}})
+    data = script_json({"esm": widget._esm, "page": widget.page, "answer": answer})
+    page = tmp_path / "notebook.html"
+    page.write_text(f"<body><script type=module>const data = {data};\n{NOTEBOOK}</script>", encoding="utf-8")
+    chromium.open(page)
+    found = "document.querySelector('iframe')?.contentDocument.querySelectorAll('#considered tbody tr').length > 0"
+    chromium.wait(found)
 
 
 def test_the_server_answers_what_the_page_asks(chromium: Browser, tmp_path: Path) -> None:

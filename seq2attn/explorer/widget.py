@@ -1,0 +1,45 @@
+"""The explorer's page in a notebook, answered by the kernel."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from pydantic import ValidationError
+
+from seq2attn.errors import UserError
+from seq2attn.explorer.answers import Answers, QuestionBody
+from seq2attn.explorer.explore import Explorer
+from seq2attn.inference.translator import Translator
+from seq2attn.visualization.page import render_explorer
+
+try:
+    import anywidget
+    import traitlets
+except ImportError as error:
+    raise UserError(f"{error.name} is not installed; pip install 'seq2attn[notebook]'") from None
+
+
+class ExplorerWidget(anywidget.AnyWidget):
+    """A frame with the page, whose questions are messages to the kernel."""
+
+    _esm = (files("seq2attn.visualization") / "page/widget.mjs").read_text(encoding="utf-8")
+    page = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, explorer: Explorer, text: str) -> None:
+        super().__init__(page=render_explorer({"live": "notebook", "runs": [explorer.name], "text": text}))
+        self._answers = Answers([explorer])
+        self.on_msg(lambda _, message, buffers: self.send(self.answer(message)))
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a message of the page, or an error."""
+        try:
+            found = self._answers.answer(message["kind"], QuestionBody.model_validate(message["body"]))
+        except (UserError, ValidationError) as error:
+            return {"id": message["id"], "error": str(error)}
+        return {"id": message["id"], "answer": found}
+
+
+def explore_live(translator: Translator, text: str = "") -> ExplorerWidget:
+    """The explorer's page in a notebook, which the kernel answers; it begins with a sentence."""
+    return ExplorerWidget(Explorer("", translator), text)
