@@ -27,3 +27,4 @@ for config in configs/attention/[0-9]*.yaml; do
     fi
 done
 draw 12-transformer 12-transformer-self --attention-kind encoder
+seq2attn explore runs/attention/*/ "$sentence" -o "$folder/steps.html"

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from seq2attn.evaluation.compare import compare
     from seq2attn.evaluation.evaluate_runs import evaluate
     from seq2attn.experiment.experiment_config import ExperimentConfig, load_config
-    from seq2attn.explorer.page import explore
-    from seq2attn.explorer.widget import explore_live
+    from seq2attn.explorer.page import explore, explore_live
     from seq2attn.exporters.export_run import export
     from seq2attn.inference.load import load
     from seq2attn.inference.scoring import score
@@ -64,8 +63,7 @@ _MODULES = {
     "seq2attn.evaluation.compare": "compare",
     "seq2attn.evaluation.evaluate_runs": "evaluate",
     "seq2attn.experiment.experiment_config": "ExperimentConfig load_config",
-    "seq2attn.explorer.page": "explore",
-    "seq2attn.explorer.widget": "explore_live",
+    "seq2attn.explorer.page": "explore explore_live",
     "seq2attn.exporters.export_run": "export",
     "seq2attn.inference.load": "load",
     "seq2attn.inference.scoring": "score",

@@ -9,8 +9,7 @@ from seq2attn.options.runs import ExploreOptions
 
 @takes(
     "arguments input_file references test_set worst best output_file overwrite all_heads port browser checkpoints"
-    " overrides allow_code ensemble rerank rerank_backward beam greedy mbr replace_unk glossary tag to long_inputs"
-    " device precision"
+    " overrides allow_code ensemble beam greedy glossary tag to long_inputs device precision"
 )
 def explore(options: TranslationOptions, exploring: ExploreOptions) -> None:
     """Show the decisions of a model in the browser: beam search, words considered, attention, and what mattered.

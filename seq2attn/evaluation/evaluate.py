@@ -11,7 +11,7 @@ import hashlib
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -263,7 +263,7 @@ def write_reports(
     shared = {"model": dict(origin), "engine": engine, "search": search.model_dump(mode="json")}
     sets: dict[str, Any] = {}
     for result in results:
-        content = asdict(result)
+        content = asdict(replace(result, records=()))
         del content["translations"], content["name"], content["note"], content["records"]
         content["digests"]["translations"] = text_digest(result.translations)
         content["sentences_per_second"] = result.sentences_per_second

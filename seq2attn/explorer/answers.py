@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,22 +35,17 @@ class Answers:
 
     def __init__(self, explorers: Sequence[Explorer]) -> None:
         self._explorers, self._lock = explorers, threading.Lock()
-        self._kinds: Mapping[str, Callable[[Explorer, QuestionBody], Json]] = {
-            "explore": lambda explorer, body: explorer.explore(_question(body)),
-            "importance": lambda explorer, body: explorer.importance(
-                _question(body), body.target, body.place, body.other
-            ),
-        }
 
     def answer(self, kind: str, body: QuestionBody) -> Json:
         """The answer to a question. Raises UserError for one that has none."""
         if body.run >= len(self._explorers):
             raise UserError(f"there is no run {body.run}")
-        if kind not in self._kinds:
-            raise UserError(f"there is no question `{kind}`; ask {' or '.join(self._kinds)}")
+        explorer = self._explorers[body.run]
+        question = Question(body.text, body.prefix, body.masked, body.beam, body.reference)
         with self._lock:  # a model on two cores is not faster for two at once
-            return self._kinds[kind](self._explorers[body.run], body)
-
-
-def _question(body: QuestionBody) -> Question:
-    return Question(body.text, body.prefix, body.masked, body.beam, body.reference)
+            match kind:
+                case "explore":
+                    return explorer.explore(question)
+                case "importance":
+                    return explorer.importance(question, body.target, body.place, body.other)
+        raise UserError(f"there is no question `{kind}`; ask explore or importance")

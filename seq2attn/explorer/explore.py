@@ -14,7 +14,7 @@ import torch
 
 from seq2attn.errors import UserError
 from seq2attn.explorer.importance import measure_importance
-from seq2attn.explorer.recorder import Node, RecordingEngine, SearchRecorder
+from seq2attn.explorer.recorder import Node, SearchRecorder
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
 from seq2attn.inference.source_line import SourceLine
@@ -24,13 +24,15 @@ from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.search.search_config import SearchConfig, beam_search
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.tokenized_text import TokenizedText
-from seq2attn.tokenizers.vocabulary import EOS, UNK
+from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
 from seq2attn.visualization.attention_map import KIND_NAMES, AttentionMap
 from seq2attn.visualization.page import map_content, text_content
 
 Json = dict[str, Any]
 DIGITS = 3
 """Decimals of log-probabilities."""
+MAX_SHORT = 30
+"""Tokens of a side with EOS; less is recorded of longer sentences."""
 
 
 @dataclass(frozen=True)
@@ -52,23 +54,25 @@ class Explorer:
     translator: Translator
     alignment_head: tuple[int, int | None] | None = None  # layer and head from 1; None: the mean of its heads
 
-    def explore(self, question: Question) -> Json:
+    def explore(self, question: Question, *, all_heads: bool = True) -> Json:
         """The search for a sentence with all candidates, its n-best list, and the attention of the best translation.
 
-        Raises UserError for text without words, for more hypotheses than can be drawn, and for a model that gives no
-        finite log-probabilities.
+        Without `all_heads`, a long sentence has the head for alignment and the mean of the heads of each layer.
+
+        Raises UserError for text without words, and for a model that gives no finite log-probabilities.
         """
         if is_blank(question.text):
             raise UserError("there is no text to translate")
         search = self._search(question)
-        checker, records = InputChecker(self.translator.known_characters), list[SearchRecorder]()
+        checker, record = InputChecker(self.translator.known_characters), SearchRecorder()
         line = self._encode(question, search)
-        (translation,) = self._recording(records).translate_encoded([line], search, checker)
+        (translation,) = self._recording(record).translate_encoded([line], search, checker)
         for message in not_finite_errors(checker.not_finite):
             raise UserError(message)
+        record.finish()
         hypotheses = [translation, *translation.alternatives]
         log_probs = self.translator.token_log_probs(hypotheses)
-        leaves = {records[0].tokens(n): n for n, node in enumerate(records[0].nodes) if node.score is not None}
+        leaves = {record.tokens(n): n for n, node in enumerate(record.nodes) if node.score is not None}
         return {
             "run": self.name,
             "text": question.text,
@@ -79,36 +83,45 @@ class Explorer:
             "hypotheses": [
                 self._hypothesis(one, values, search, leaves) for one, values in zip(hypotheses, log_probs, strict=True)
             ],
-            "tree": _tree(records[0].nodes),
-            "considered": _considered(records[0].nodes),
-            "tokens": self._token_texts(records[0].nodes),
-            "attention": self.attention(*translation.ids[0]),
+            "tree": _tree(record.nodes),
+            "considered": _considered(record.nodes),
+            "tokens": self._token_texts(record.nodes),
+            "attention": self._attention(*translation.ids[0], all_heads=all_heads),
             "alignment_head": self.alignment_head,
             "notes": [*checker.warnings(), *_part_notes(question.text, line)],
-            "diagnosis": question.reference and self.diagnose(question.reference, translation, search),
+            "diagnosis": self._diagnosis(question, line, translation, search),
         }
 
-    def attention(self, source: Sequence[int], target: Sequence[int]) -> Json | None:
+    def _attention(self, source: Sequence[int], target: Sequence[int], *, all_heads: bool) -> Json | None:
         """Attention of every kind for a source and a translation, as ids; None for an ensemble."""
         if len(self.translator.members) > 1:
             return None
         weights = AttentionWeights.compute(self.translator.model, self.translator.tokenizers, source, target)
-        return attention_content(weights)
+        kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
+        maps = [AttentionMap.from_weights(weights, kind) for kind in kinds]
+        if not all_heads and max(len(source), len(target)) + 1 > MAX_SHORT:
+            maps = [one.few_heads(self.alignment_head and self.alignment_head[1]) for one in maps]
+        return {one.kind: map_content(one) for one in maps}
 
     def importance(self, question: Question, target: Sequence[int], place: int, other: int | None = None) -> Json:
         """Effects of the source words on the token at a place of a translation, or on it in place of `other`."""
         line = self._encode(question, self._search(question))
-        self._check_ids([*target, *([] if other is None else [other])])
+        self._check_ids([*target, EOS if other is None else other])
         return measure_importance(self.translator, line.segments[0], target, place, other)
 
-    def diagnose(self, reference: str, translation: Translation, search: SearchConfig) -> Json:
+    def _diagnosis(
+        self, question: Question, line: SourceLine, translation: Translation, search: SearchConfig
+    ) -> Json | None:
         """The cause of a translation that is not the reference: the search, if the reference has the better score.
 
-        Scores have the length penalty of the search, but no penalty of coverage.
+        Scores have the length penalty of the search, but no penalty of coverage. None without a reference, for a
+        forced beginning, and for a part of a line, whose searches are not free.
         """
-        if is_blank(reference):
+        if question.reference is None or question.prefix or line.warning is not None:
+            return None
+        if is_blank(question.reference):
             raise UserError("the reference is empty")
-        ids = tuple(self.translator.target.encode(reference))
+        ids = tuple(self.translator.target.encode(question.reference))
         source, best = translation.ids[0]
         pairs = [(source, best), (source, ids)]
         output, forced = self.translator.engine.token_log_probs(pairs, budget=self.translator.max_batch_tokens)
@@ -135,28 +148,26 @@ class Explorer:
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         size = len(self.translator.target.vocabulary)
-        if not all(0 <= id < size for id in ids):
-            raise UserError(f"a token is a number below {size:,}, the size of the vocabulary")
+        if not all(BOS < id < size for id in ids):
+            raise UserError(f"a token of a translation is a number above {BOS} and below {size:,}, the vocabulary size")
 
     def _encode(self, question: Question, search: SearchConfig) -> SourceLine:
         """The first part of the line, with masked words and the prefix."""
         line = self.translator.encode(question.text, search.lengths)
-        prefix = question.prefix or self.translator.target.line_prefix
         ids = list(line.segments[0])
         if question.masked:
             if len(self.translator.members) > 1:
                 raise UserError("words are masked for one model, not for an ensemble")
             words = TokenizedText.from_ids(self.translator.source, ids).word_ids
             ids = [UNK if word in question.masked else id for id, word in zip(ids, words, strict=True)]
-        return replace(
-            line, segments=(tuple(ids),), segment_texts=line.segment_texts[:1], prefix=prefix, line=line.texts[0]
-        )
+        first = replace(line, line=line.texts[0], segments=(tuple(ids),), segment_texts=line.segment_texts[:1])
+        return replace(first, prefix=question.prefix)
 
-    def _recording(self, records: list[SearchRecorder]) -> Translator:
+    def _recording(self, record: SearchRecorder) -> Translator:
         engine = self.translator.engine
         if not isinstance(engine, NativeEngine):
             raise UserError(f"the search of the engine {engine.name} cannot be recorded; use ``engine=native``")
-        return replace(self.translator, engine=RecordingEngine(engine, records))
+        return replace(self.translator, engine=replace(engine, observer=record, cuda_graphs=False))
 
     def _hypothesis(
         self,
@@ -180,12 +191,6 @@ class Explorer:
     def _token_texts(self, nodes: Sequence[Node]) -> dict[int, str]:
         ids = sorted({node.token for node in nodes} | {one.token for node in nodes for one in node.considered})
         return dict(zip(ids, self.translator.target.convert_ids_to_tokens(ids), strict=True))
-
-
-def attention_content(weights: AttentionWeights) -> Json:
-    """Queries, keys and thousandths [layers][heads][queries][keys] of each kind of attention that a model has."""
-    kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
-    return {kind: map_content(AttentionMap.from_weights(weights, kind)) for kind in kinds}
 
 
 def _part_notes(text: str, line: SourceLine) -> Iterator[str]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from seq2attn.explorer.explore import Explorer, Json, Question
+from seq2attn.errors import UserError
+from seq2attn.explorer.explore import MAX_SHORT, Explorer, Json, Question
 from seq2attn.explorer.static_view import static_html
 from seq2attn.inference.translator import Translator
 from seq2attn.io.outputs import output
-from seq2attn.visualization.attention_map import MEAN
 from seq2attn.visualization.page import HTMLPage, render_explorer
 
-MAX_TOKENS_WITH_ALL_HEADS = 30
-"""Longer sentences are saved with the head for alignment and the mean of the heads of each layer alone."""
+if TYPE_CHECKING:
+    from seq2attn.explorer.widget import ExplorerWidget
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,16 +52,14 @@ def explore(translator: Translator, *texts: str) -> ExplorerPage:
 
 def record(explorer: Explorer, question: Question, *, all_heads: bool = False) -> Json:
     """An exploration with what mattered for each token of the translation, for a page without a server."""
-    content = explorer.explore(question)
+    content = explorer.explore(question, all_heads=all_heads)
     target = content["hypotheses"][0]["ids"]
-    is_long = max(len(target), len(content["source"]["tokens"])) > MAX_TOKENS_WITH_ALL_HEADS
-    if len(explorer.translator.members) == 1 and not is_long:
+    if max(len(target), len(content["source"]["tokens"])) > MAX_SHORT:
+        paths = {node for one in content["hypotheses"] for node in _path(content["tree"], one["leaf"])}
+        content["considered"] = {node: words for node, words in content["considered"].items() if int(node) in paths}
+    elif len(explorer.translator.members) == 1:
         places = range(len(target) + 1)
         content["importance"] = {place: explorer.importance(question, target, place) for place in places}
-    if is_long and not all_heads and content["attention"]:
-        content["attention"] = {kind: _with_few_heads(one, explorer) for kind, one in content["attention"].items()}
-    paths = {node for one in content["hypotheses"] for node in _path(content["tree"], one["leaf"])}
-    content["considered"] = {node: words for node, words in content["considered"].items() if int(node) in paths}
     return content
 
 
@@ -73,13 +70,13 @@ def _path(tree: Json, node: int | None) -> Iterator[int]:
         node = tree["parent"][node]
 
 
-def _with_few_heads(attention: Json, explorer: Explorer) -> Json:
-    """The mean of the heads of each layer, and the head for alignment where there is one."""
-    weights = np.array(attention["weights"])  # [layers, heads, queries, keys]
-    if weights.shape[1] == 1:
-        return attention
-    parts, heads = [weights.mean(1, keepdims=True).round().astype(int)], [MEAN]
-    _, head = explorer.alignment_head or (0, None)
-    if head is not None:
-        parts, heads = [weights[:, head - 1 : head], *parts], [str(head), MEAN]
-    return attention | {"weights": np.concatenate(parts, 1).tolist(), "heads": heads}
+def explore_live(translator: Translator, text: str = "") -> ExplorerWidget:
+    """The explorer's page in a notebook, which the kernel answers; it begins with a sentence.
+
+    Raises UserError without the extra `notebook`.
+    """
+    try:
+        from seq2attn.explorer.widget import ExplorerWidget
+    except ImportError as error:
+        raise UserError(f"{error.name} is not installed; pip install 'seq2attn[notebook]'") from None
+    return ExplorerWidget(Explorer("", translator), text)

@@ -6,21 +6,15 @@ Shapes: b rows (groups of hypotheses of the sentence), K hypotheses of each, V v
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
 
-from seq2attn.inference.engines.base import Engine
-from seq2attn.inference.engines.native import NativeEngine
-from seq2attn.models.seq2seq import IdPairs
-from seq2attn.nn.precision import autocast
 from seq2attn.search.lexical_constraints import FREE
-from seq2attn.search.search import SearchStep
-from seq2attn.search.search_config import SearchConfig
+from seq2attn.search.search import Hypotheses, SearchStep
 from seq2attn.search.strategies import NEG_INF, Sampling
-from seq2attn.search.translate_ids import BatchSearch, Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 
 Rule: TypeAlias = Literal["prefix", "special", "min_length", "max_length", "ngram", "terms"]
@@ -41,7 +35,7 @@ class Considered:
 
     token: int
     model: float  # log-probability by the model
-    allowed: float | None  # under the constraints, and as samples are drawn; None if it has no probability
+    allowed: float | None  # under the constraints, after temperature, top-k and top-p; None if it has no probability
     rule: Rule | None  # that forbids it
 
 
@@ -67,11 +61,13 @@ class SearchRecorder:
 
     def __init__(self) -> None:
         self.nodes = [Node(0, -1, BOS, 0.0, 0.0, 1, fate="live")]
+        self._ended: Hypotheses | None = None
         self._live = list[list[int]]()  # the nodes of the live hypotheses of each group; -1 for a free place
 
     def __call__(self, step: SearchStep) -> None:
         """Record a step."""
-        if step.number == 1:
+        if step.number == 1:  # also of a search that did not fit in memory, and begins again
+            del self.nodes[1:]
             groups, k = step.before.scores.shape
             self._live = [[0] * k] * groups
         for group, live in enumerate(self._live):
@@ -80,10 +76,17 @@ class SearchRecorder:
             parents = {hypothesis: number for hypothesis, number in enumerate(live) if number >= 0}
             self._add_considered(step, group, parents)
             self._live[group] = self._add_candidates(step, group, parents)
+        self._ended = step.after.ended
 
-    def finish(self, hypotheses: Sequence[Hypothesis]) -> None:
+    def finish(self) -> None:
         """Distinguish the hypotheses of the n-best list from those that ended worse or did not end."""
-        scores = {(*hypothesis.tokens, EOS): hypothesis.score for hypothesis in hypotheses}
+        scores = dict[tuple[int, ...], float]()
+        if self._ended is not None:
+            for (_, *tokens), score in zip(
+                self._ended.tokens.flatten(0, 1).tolist(), self._ended.scores.flatten().tolist(), strict=True
+            ):
+                if score > NEG_INF:
+                    scores[(*tokens[: tokens.index(EOS)], EOS)] = score
         ended = {number: self.tokens(number) for number, node in enumerate(self.nodes) if node.score is not None}
         last = min((number for number, tokens in ended.items() if tokens in scores), key=self._score, default=None)
         for number, tokens in ended.items():
@@ -204,40 +207,4 @@ def rule_of(step: SearchStep, group: int, token: int) -> Rule:
         return "min_length"
     if token != EOS and step.number >= limits.max_length[group]:
         return "max_length"
-    return "ngram" if limits.phrases is None else "terms"
-
-
-@dataclass(frozen=True)
-class RecordingEngine(Engine):
-    """The native engine, with a record of the search for each source."""
-
-    name = "native"
-
-    engine: NativeEngine
-    records: list[SearchRecorder]  # of the sources so far; an empty one has the first node alone
-
-    @property
-    def description(self) -> str:
-        """Description of the native engine."""
-        return self.engine.description
-
-    def translate(
-        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, best first."""
-        prefixes, phrases = prefixes or [()] * len(sources), phrases or [()] * len(sources)
-        output = list[list[Hypothesis]]()
-        for source, prefix, terms in zip(sources, prefixes, phrases, strict=True):
-            record, hypotheses = SearchRecorder(), [Hypothesis((), 0.0, 0.0)]
-            if source:
-                with autocast(self.engine.precision, self.engine.model.device):
-                    search_batch = BatchSearch.from_config(self.engine.model, search, observer=record)
-                    (hypotheses,) = search_batch([source], [prefix], [terms])
-                record.finish(hypotheses)
-            self.records.append(record)
-            output.append(hypotheses)
-        return output
-
-    def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
-        """Forced decoding by the native engine."""
-        return self.engine.token_log_probs(pairs, budget=budget)
+    return "terms" if token == EOS and limits.phrases is not None else "ngram"

@@ -91,6 +91,8 @@ def _load_checkpoints(runs: Sequence[Path], options: TranslationOptions) -> list
     """The kept checkpoints of a run, oldest first."""
     if len(runs) != 1:
         raise UserError("``checkpoints`` shows those of one run")
+    if options.ensemble or options.glossary or options.to or options.precision != "float32":
+        raise UserError("``checkpoints`` excludes ``ensemble``, ``glossary``, ``to`` and ``precision``")
     folder = RunDirectory(runs[0])
     experiment, checkpoints = load_experiment(folder, options), list_checkpoints(runs[0])
     if not checkpoints:

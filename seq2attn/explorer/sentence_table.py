@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ def measure_sentences(
             "text": translation.text,
             "reference": reference,
             "chrf": score,
-            "log_prob": round(sum(log_probs[row]) / tokens, 3) if tokens else None,
+            "log_prob": round(sum(log_probs[row]) / tokens, 3) if tokens and math.isfinite(translation.score) else None,
             "length_ratio": _ratio(len(translation.tokens), len(translation.source_tokens)),
             **attention[row],
             "repeated": _num_repeated(translation.text),

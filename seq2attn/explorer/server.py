@@ -27,7 +27,7 @@ class PageBody(BaseModel):
 
 def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastAPI:
     """The application of a server; `table` has the measures of a test set."""
-    app, answers = FastAPI(title="seq2attn explorer", docs_url=None, redoc_url=None), Answers(explorers)
+    app, answers = FastAPI(openapi_url=None), Answers(explorers)
     # Another web site must not reach the server by a name of its own that leads here.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
     page = render_explorer({"live": True, "runs": [one.name for one in explorers], "table": table})

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from seq2attn.visualization.attention_map import MEAN
+
 CELL, LABEL = 16, 90
 """Sides of a cell and of the labels, in pixels."""
 
@@ -24,7 +26,8 @@ def static_html(exploration: dict[str, Any]) -> str:
 
 def _svg(attention: dict[str, Any]) -> str:
     """The mean of the heads of the top layer: rows of target tokens, columns of source tokens."""
-    weights = np.mean(attention["weights"][-1], 0) / 1000
+    heads = attention["weights"][-1]
+    weights = np.array(heads[-1] if MEAN in attention["heads"] else np.mean(heads, 0)) / 1000
     queries, keys = attention["queries"]["tokens"], attention["keys"]["tokens"]
     width, height = LABEL + CELL * len(keys), LABEL + CELL * len(queries)
     parts = [

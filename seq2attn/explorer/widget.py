@@ -5,19 +5,14 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
+import anywidget
+import traitlets
 from pydantic import ValidationError
 
 from seq2attn.errors import UserError
 from seq2attn.explorer.answers import Answers, QuestionBody
 from seq2attn.explorer.explore import Explorer
-from seq2attn.inference.translator import Translator
 from seq2attn.visualization.page import render_explorer
-
-try:
-    import anywidget
-    import traitlets
-except ImportError as error:
-    raise UserError(f"{error.name} is not installed; pip install 'seq2attn[notebook]'") from None
 
 
 class ExplorerWidget(anywidget.AnyWidget):
@@ -38,8 +33,3 @@ class ExplorerWidget(anywidget.AnyWidget):
         except (UserError, ValidationError) as error:
             return {"id": message["id"], "error": str(error)}
         return {"id": message["id"], "answer": found}
-
-
-def explore_live(translator: Translator, text: str = "") -> ExplorerWidget:
-    """The explorer's page in a notebook, which the kernel answers; it begins with a sentence."""
-    return ExplorerWidget(Explorer("", translator), text)

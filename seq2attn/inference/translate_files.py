@@ -131,7 +131,9 @@ def _format(number: int, line: str, translation: Translation, files: TranslateOp
     hypotheses = [translation, *translation.alternatives]
     if files.as_json:
         record = translation_record(line, translation, translator.token_log_probs(hypotheses))
-        return json_line(({} if files.n_best == 1 else {"alternatives": []}) | record)
+        if files.n_best > 1:
+            record.setdefault("alternatives", [])
+        return json_line(record)
     if files.n_best > 1:
         return "".join(f"{number}\t{t.score:.4f}\t{t.text}\n" for t in hypotheses)
     return translation.text + "\n"

@@ -36,7 +36,7 @@ class AttentionWeights:
         cls, model: Seq2Seq, tokenizers: TokenizerPair, source: Sequence[int], target: Sequence[int]
     ) -> AttentionWeights:
         """Attention weights of ids without EOS."""
-        (cross_attention, decoder_self_attention), *_ = _decoder_weights(model, [(source, target)])
+        ((cross_attention, decoder_self_attention),) = _decoder_weights(model, [(source, target)], self_attention=True)
         source_text = TokenizedText.from_ids(tokenizers[0], [*source, EOS])
         target_text = TokenizedText.from_ids(tokenizers[1], [*target, EOS])
         weights = model.encoder_self_attention(*collate_source([source], model.device))
@@ -99,13 +99,15 @@ def cross_attention_weights(
     """
     output: list[NDArray[np.float32] | None] = [None] * len(pairs)
     for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
-        for row, (weights, _) in zip(rows, _decoder_weights(model, [pairs[row] for row in rows]), strict=True):
+        for row, (weights, _) in zip(
+            rows, _decoder_weights(model, [pairs[row] for row in rows], self_attention=False), strict=True
+        ):
             output[row] = weights
     return output
 
 
 def _decoder_weights(
-    model: Seq2Seq, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
+    model: Seq2Seq, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, self_attention: bool
 ) -> list[tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]]:
     """Cross-attention and self-attention of the decoder for each pair of a batch; None for what the model lacks."""
     batch = collate(pairs).to(model.device)
@@ -121,4 +123,5 @@ def _decoder_weights(
         arrays = weights.float().cpu().numpy()
         return [array[:, :, :rows, :columns] for array, (rows, columns) in zip(arrays, sizes, strict=True)]
 
-    return [*zip(matrices(decoded.cross_attention, 1, 0), matrices(decoded.self_attention, 1, 1), strict=True)]
+    weights = decoded.self_attention if self_attention else None
+    return [*zip(matrices(decoded.cross_attention, 1, 0), matrices(weights, 1, 1), strict=True)]

@@ -20,7 +20,7 @@ from seq2attn.search.constraints import Constraints, LengthLimits
 from seq2attn.search.coverage_penalty import with_coverage
 from seq2attn.search.search import Hypotheses, Scoring, SearchObserver, search
 from seq2attn.search.search_config import SearchConfig
-from seq2attn.search.strategies import Sampling, SearchStrategy
+from seq2attn.search.strategies import Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 TokenIds: TypeAlias = Sequence[Sequence[int]]
@@ -43,6 +43,14 @@ class Hypothesis:
     score: float  # with the length penalty
     log_prob: float
     text: str | None = None  # where it is not that of the tokens
+
+
+@dataclass(frozen=True)
+class SearchExecution:
+    """Execution of a search, without an effect on what it finds."""
+
+    cuda_graphs: bool = False  # capture the step of each batch
+    observer: SearchObserver | None = None  # of the steps of each batch
 
 
 NOT_FINITE = (
@@ -69,23 +77,29 @@ def translate_ids(
     budget: int,
     prefixes: TokenIds = (),
     phrases: Phrases = (),
-    cuda_graphs: bool = False,
+    execution: SearchExecution = SearchExecution(),
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each source (ids without EOS), best first, in the order of the sources.
 
     A batch has at most `budget` source tokens, with padding, times the beam size. An empty source has one empty
     hypothesis, and one without finite log-probabilities `NAN_HYPOTHESIS`. Hypotheses begin with the prefix, and those
-    of a beam contain the phrases. `cuda_graphs`: capture the step of each batch.
+    of a beam contain the phrases.
     """
     prefixes, phrases = prefixes or [()] * len(sources), phrases or [()] * len(sources)
-    batch_search = BatchSearch.from_config(model, config, cuda_graphs=cuda_graphs)
+    strategy, observer = config.build(model.device), execution.observer
+    model, scoring = _with_scoring(model, config)
 
+    @torch.inference_mode()
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
-        parts = [sources[row] for row in rows], [prefixes[row] for row in rows], [phrases[row] for row in rows]
-        return batch_search(*parts)
+        limits = config.lengths.limits(torch.tensor([len(sources[row]) for row in rows]))
+        limits = limits.with_prefixes([prefixes[row] for row in rows]).with_phrases([phrases[row] for row in rows])
+        memory, state, limits = _encode(model, [sources[row] for row in rows], limits, strategy.groups)
+        step = CapturedStep(model.step) if execution.cuda_graphs else model.step
+        rules = Constraints.from_limits(limits, BOS, EOS, (PAD, BOS), config.no_repeat_ngram_size)
+        best = search(step, state, memory, strategy=strategy, constraints=rules, scoring=scoring, observer=observer)
+        return to_hypotheses(best, strategy.groups)
 
-    # Sampling uses one generator.
-    is_parallel = model.device.type == "cpu" and not isinstance(batch_search.strategy, Sampling)
+    is_parallel = model.device.type == "cpu" and not isinstance(strategy, Sampling)  # sampling uses one generator
     batches = _plan_batches(sources, config.num_hypotheses, budget, is_parallel=is_parallel)
     results = map_parallel(translate, batches) if is_parallel else map(translate, batches)
     output = [[Hypothesis((), 0.0, 0.0)] for _ in sources]
@@ -95,59 +109,20 @@ def translate_ids(
     return output
 
 
-@dataclass(frozen=True)
-class BatchSearch:
-    """The search of a config for batches of sources, with an observer of all its steps."""
+def _with_scoring(model: SearchModel, config: SearchConfig) -> tuple[SearchModel, Scoring]:
+    """The model, with the state of a coverage penalty if there is one, and the scores of hypotheses."""
+    end_score = None
+    if config.coverage_penalty:
+        model, end_score = with_coverage(model, config.coverage_penalty)
+    return model, Scoring(config.lengths.build_penalty(), end_score)
 
-    model: SearchModel
-    config: SearchConfig
-    strategy: SearchStrategy
-    scoring: Scoring
-    cuda_graphs: bool
-    observer: SearchObserver | None
 
-    @classmethod
-    def from_config(
-        cls,
-        model: SearchModel,
-        config: SearchConfig,
-        *,
-        cuda_graphs: bool = False,
-        observer: SearchObserver | None = None,
-    ) -> BatchSearch:
-        """The search of a config; one of samples continues its random numbers from batch to batch."""
-        strategy, end_score = config.build(model.device), None
-        if config.coverage_penalty:
-            model, end_score = with_coverage(model, config.coverage_penalty)
-        scoring = Scoring(config.lengths.build_penalty(), end_score)
-        return cls(model, config, strategy, scoring, cuda_graphs, observer)
-
-    @torch.inference_mode()
-    def __call__(self, sources: TokenIds, prefixes: TokenIds, phrases: Phrases) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, best first."""
-        limits = self.config.lengths.limits(torch.tensor([*map(len, sources)]))
-        limits = limits.with_prefixes(prefixes).with_phrases(phrases)
-        memory, state, limits = self._encode(sources, limits)
-        step = CapturedStep(self.model.step) if self.cuda_graphs else self.model.step
-        constraints = Constraints.from_limits(limits, BOS, EOS, (PAD, BOS), self.config.no_repeat_ngram_size)
-        best = search(
-            step,
-            state,
-            memory,
-            strategy=self.strategy,
-            constraints=constraints,
-            scoring=self.scoring,
-            observer=self.observer,
-        )
-        return to_hypotheses(best, self.strategy.groups)
-
-    def _encode(self, sources: TokenIds, limits: LengthLimits) -> tuple[Any, Any, LengthLimits]:
-        """Memory, state and limits of each row of a search: a sentence, or one of its groups of hypotheses."""
-        parts = *self.model.encode_sources(sources), limits.to(self.model.device)
-        if self.strategy.groups == 1:
-            return parts
-        sentences = torch.arange(len(sources), device=self.model.device).repeat_interleave(self.strategy.groups)
-        return select_rows(parts, sentences)
+def _encode(model: SearchModel, sources: TokenIds, limits: LengthLimits, groups: int) -> tuple[Any, Any, LengthLimits]:
+    """Memory, state and limits of each row of a search: a sentence, or one of its `groups` of hypotheses."""
+    memory, state = model.encode_sources(sources)
+    sentences = torch.arange(len(sources), device=model.device).repeat_interleave(groups)
+    parts = memory, state, limits.to(model.device)
+    return parts if groups == 1 else select_rows(parts, sentences)
 
 
 def _plan_batches(sources: TokenIds, num_hypotheses: int, budget: int, *, is_parallel: bool) -> list[list[int]]:

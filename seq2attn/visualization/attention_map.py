@@ -116,6 +116,14 @@ class AttentionMap:
         place = self._index("head", head, self.heads, "mean or all")
         return replace(self, weights=self.weights[:, place : place + 1], heads=(self.heads[place],))
 
+    def few_heads(self, head: int | None) -> AttentionMap:
+        """The mean of the heads of each layer, after one of them if it is given."""
+        mean = self.head(MEAN)
+        if head is None or len(self.heads) == 1:
+            return mean
+        one = self.head(head)
+        return replace(mean, weights=np.concatenate([one.weights, mean.weights], 1), heads=one.heads + mean.heads)
+
     def whole_words(self) -> AttentionMap:
         """Weights between words: summed over the tokens of a key word, averaged over the tokens of a query word."""
         return self._pool(self.queries.join_words(), self.keys.join_words())

@@ -28,12 +28,13 @@ FRAME_HEIGHT = 720
 
 def render_explorer(data: Mapping[str, Any]) -> str:
     """The page with these data: `explorations`, a `table`, or what a live page needs (docs/explorer.md)."""
-    return _template().replace("/*DATA*/", script_json(data))
+    page = _template().replace("/*DATA*/", script_json(data))
+    return page.encode(errors="replace").decode()  # names and arguments that are not UTF-8 have surrogates
 
 
 def script_json(data: Mapping[str, Any]) -> str:
     """JSON within a script element, where only `</` and `<!` are special."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 @cache
@@ -96,7 +97,7 @@ def map_content(attention: AttentionMap) -> dict[str, Any]:
         "layers": attention.layers,
         "heads": attention.heads,
         "weights": np.round(attention.weights.astype(float) * 1000).astype(int).tolist(),
-        "windows": _windows(attention.weights),
+        "windows": _windows(attention.weights) if attention.kind == "cross" else None,
     }
 
 
@@ -105,6 +106,7 @@ def _windows(weights: NDArray[np.float32]) -> list[Any] | None:
     has_weight = weights > 0
     if has_weight.all():
         return None
-    last = weights.shape[-1] - 1 - has_weight[..., ::-1].argmax(-1)
-    windows: list[Any] = np.stack([has_weight.argmax(-1), last], -1).tolist()
+    first, last = has_weight.argmax(-1), weights.shape[-1] - 1 - has_weight[..., ::-1].argmax(-1)
+    last = np.where(has_weight.any(-1), last, first - 1)  # empty: it ends before it begins
+    windows: list[Any] = np.stack([first, last], -1).tolist()
     return windows

@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 import re
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def test_a_page_of_sentences(invoke: Invoke, run: Path, tmp_path: Path) -> None:
     invoke("explore", run, TEXT, UNSAFE, "-o", "page.html")
     found = content(tmp_path / "page.html")["explorations"]
     assert [one["text"] for one in found] == [TEXT, UNSAFE]
+    invoke("explore", run, os.fsdecode(b"a few \xff words"), "-o", "bytes.html")
+    assert "a few ? words" in (tmp_path / "bytes.html").read_text(encoding="utf-8")
     translations = seq2attn.load(run).translate([TEXT, UNSAFE])
     assert [one["hypotheses"][0]["text"] for one in found] == [each.text for each in translations]
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -94,6 +97,7 @@ def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> Non
         (["run", "--test-set", "other", "-o", "page.html"], "there is no test set `other`; the run has ours"),
         (["run", "--checkpoints", TEXT, "-o", "page.html"], "run: has no checkpoints"),
         (["run", "run", "--checkpoints", TEXT], "--checkpoints shows those of one run"),
+        (["run", "--checkpoints", "--ensemble", "run"], "--checkpoints excludes --ensemble, --glossary, --to"),
     ],
 )
 def test_errors(invoke: Invoke, run: Path, arguments: list[str], message: str) -> None:

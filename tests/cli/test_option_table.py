@@ -40,13 +40,13 @@ TABLE: dict[str, set[str]] = {
     "--set": SEARCHES | FROM_CONFIG | EXPLORER,  # of the search, which the others have not, or of the whole config
     "--beam": SEARCHES | EXPLORER,  # another search of a corpus is `--set search.kind=…`, which its settings record
     "--greedy": {"translate", "evaluate"} | EXPLORER,
-    "--mbr": {"translate", "evaluate"} | EXPLORER,
+    "--mbr": {"translate", "evaluate"},
     "--long-inputs": {"translate", "evaluate"} | EXPLORER,  # a corpus leaves out lines that are too long
-    "--replace-unk": {"translate", "evaluate"} | EXPLORER,  # a corpus leaves out translations with unknown words
+    "--replace-unk": {"translate", "evaluate"},  # a corpus leaves out translations with unknown words
     "--glossary": {"translate", "evaluate"} | EXPLORER,
     "--min-log-prob": {"distill", "back-translate"},
-    "--rerank": {"translate", "evaluate"} | EXPLORER,
-    "--rerank-backward": {"translate", "evaluate"} | EXPLORER,
+    "--rerank": {"translate", "evaluate"},
+    "--rerank-backward": {"translate", "evaluate"},
 }
 NO_MEANING = {"--source", "--target", "--reference", "--input", "--output", "--json", "--dry-run", "--jobs", "--redo",
               "--verify-with", "--overwrite", "--attention", "--best"}  # fmt: skip

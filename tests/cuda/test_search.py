@@ -8,7 +8,7 @@ import torch
 
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig
-from seq2attn.search.translate_ids import translate_ids
+from seq2attn.search.translate_ids import SearchExecution, translate_ids
 from tests.support.gpu import DEVICE, MARKS, exact, launches
 from tests.support.models import ATTENTIONS, EVERY_DECODER, WORDS, model
 
@@ -30,7 +30,9 @@ def random_sources(count):
 def assert_same_on_device(net, sources, config, *, cuda_graphs, differing=0):
     """Translations and log-probabilities on the device are those on the CPU, but for ties."""
     here = translate_ids(net, sources, config, budget=500)
-    there = translate_ids(copy.deepcopy(net).to(DEVICE), sources, config, budget=500, cuda_graphs=cuda_graphs)
+    there = translate_ids(
+        copy.deepcopy(net).to(DEVICE), sources, config, budget=500, execution=SearchExecution(cuda_graphs)
+    )
     same = [one[0].tokens == other[0].tokens for one, other in zip(here, there, strict=True)]
     assert same.count(False) <= differing
     for one, other, is_same in zip(here, there, same, strict=True):

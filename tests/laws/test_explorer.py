@@ -85,7 +85,7 @@ def test_candidates_are_dropped_for_the_reason_that_is_given(search: str) -> Non
     for node in range(1, len(tree["step"])):
         fate, tokens = tree["fate"][node], path(tree, node)
         same = [n for n in range(1, len(tree["step"])) if tree["step"][n] == tree["step"][node]]
-        assert (fate == "live") == (node in parents) or fate == "live"
+        assert (fate == "live") == (node in parents)
         if fate == "beam" and search in ("beam", "wide", "ngrams"):
             live = [tree["total"][n] for n in same if tree["fate"][n] in ("live", "stopped")]
             assert tree["total"][node] <= min(live) and tree["total"][tree["by"][node]] == min(live)
@@ -153,8 +153,10 @@ def test_any_word_can_be_forced_and_the_end_too() -> None:
         assert {*found["tree"]["fate"]} & {"prefix"}
     (ended,) = one.explore(Question(TEXT, prefix=(5, EOS)))["hypotheses"]  # before the minimum length
     assert ended["ids"] == [5]
-    with pytest.raises(UserError, match="below 11, the size of the vocabulary"):
-        one.explore(Question(TEXT, prefix=(11,)))
+    for token in (0, 1, 11):
+        with pytest.raises(UserError, match="above 1 and below 11"):
+            one.explore(Question(TEXT, prefix=(token,)))
+    assert one.explore(Question(TEXT, prefix=(5,), reference="six"))["diagnosis"] is None
 
 
 @pytest.mark.parametrize("decoder", slow_but(["luong-feeding", "fixed-lstm"], REPRESENTATIVE))
@@ -179,6 +181,10 @@ def test_leaving_a_word_out_is_forced_decoding_of_the_shorter_source(decoder: st
             shorter = " ".join(words[:number] + words[number + 1 :])
             assert effect == pytest.approx(value(TEXT) - value(shorter), abs=1e-3)
         assert (found["attention"] is None) == (decoder == "fixed-lstm")
+        if found["attention"] is not None:
+            weights = one.translator.attention_weights(TEXT, one.translator.target.decode(target)).cross_attention
+            top = weights[-1, :, place, : len(words)].mean(0)
+            assert found["attention"] == pytest.approx(top, abs=1e-4)
 
 
 @pytest.mark.parametrize("encoder", ["gru", "transformer", "convolutional", "bert"])
@@ -241,14 +247,33 @@ def test_attention_is_that_of_forced_decoding(decoder: str) -> None:
         assert found["attention"]["decoder"]["keys"]["tokens"][0] == "<s>"
 
 
+def test_groups_of_diverse_beams_have_ranks_of_their_own() -> None:
+    tree = explorer("diverse").explore(Question(TEXT))["tree"]
+    for step, group in {*zip(tree["step"], tree["group"], strict=True)}:
+        rows = zip(tree["step"], tree["group"], tree["rank"], strict=True)
+        ranks = sorted(rank for *place, rank in rows if place == [step, group] and rank)
+        assert ranks == [*range(1, len(ranks) + 1)]
+    assert {*tree["group"]} == {0, 1}
+
+
+@pytest.mark.parametrize(("head", "heads"), [(None, ("mean",)), (2, ("2", "mean"))])
+def test_a_long_sentence_is_saved_with_few_heads(head: int | None, heads: tuple[str, ...]) -> None:
+    one = replace(explorer("beam", "transformer", "transformer"), alignment_head=(1, head))
+    text = " ".join([TEXT] * 8)
+    whole, few = one.explore(Question(text))["attention"], record(one, Question(text))["attention"]
+    for kind, content in few.items():
+        weights = np.array(whole[kind]["weights"])
+        assert content["heads"] == heads
+        assert np.array(content["weights"])[:, -1] == pytest.approx(weights.mean(1), abs=1)
+        assert head is None or (np.array(content["weights"])[:, 0] == weights[:, head - 1]).all()
+    assert record(one, Question(text), all_heads=True)["attention"] == whole
+
+
 def test_a_saved_page_has_the_numbers_of_the_live_one() -> None:
     one = explorer()
     live, saved = one.explore(Question(TEXT)), record(one, Question(TEXT))
     target = live["hypotheses"][0]["ids"]
-    assert {key: value for key, value in saved.items() if key not in ("importance", "considered")} == {
-        key: value for key, value in live.items() if key != "considered"
-    }
-    assert saved["considered"].items() <= live["considered"].items() and "0" in saved["considered"]
+    assert {key: value for key, value in saved.items() if key != "importance"} == live
     for place, found in saved["importance"].items():
         assert found == one.importance(Question(TEXT), target, place)
     assert len(saved["importance"]) == len(target) + 1

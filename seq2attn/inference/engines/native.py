@@ -12,8 +12,9 @@ from seq2attn.models.ensemble import SearchModel
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.precision import autocast
 from seq2attn.options import SearchPrecision
+from seq2attn.search.search import SearchObserver
 from seq2attn.search.search_config import SearchConfig
-from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds, translate_ids
+from seq2attn.search.translate_ids import Hypothesis, Phrases, SearchExecution, TokenIds, translate_ids
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class NativeEngine(Engine):
     precision: SearchPrecision = "float32"  # of the products in a search
     max_source_length: int | None = None
     cuda_graphs: bool = False  # capture the steps of a search, for a GPU
+    observer: SearchObserver | None = None  # of all steps of a search
 
     @property
     def description(self) -> str:
@@ -44,7 +46,7 @@ class NativeEngine(Engine):
                 budget=budget,
                 prefixes=prefixes,
                 phrases=phrases,
-                cuda_graphs=self.cuda_graphs,
+                execution=SearchExecution(self.cuda_graphs, self.observer),
             )
 
     @torch.no_grad()

@@ -47,6 +47,7 @@ const app = {
   state: { ...initial },
   answer: null, // of the server
   secondAnswer: null, // to another source, or by another run
+  lastQuestion: 0,
   question: { run: 0, text: "", prefix: [], masked: [], beam: null, reference: null },
 
   /** The exploration that is shown. */
@@ -54,10 +55,10 @@ const app = {
     return isLive ? app.answer : (recorded[app.state.sentence] ?? recorded[0] ?? null);
   },
 
-  /** One to compare with: the second answer, or a recorded one of the same sentence. */
+  /** One to compare with: the second answer, or the recorded one before it if that is of the same sentence. */
   get second() {
-    const { current } = app;
-    return isLive ? app.secondAnswer : recorded.find(one => one !== current && one.text === current.text);
+    const before = recorded[recorded.indexOf(app.current) - 1] ?? recorded[1];
+    return isLive ? app.secondAnswer : before?.text === app.current.text ? before : null;
   },
 
   get hypothesis() {
@@ -75,14 +76,17 @@ const app = {
   async explore(changes, { second = false } = {}) {
     const question = { ...app.question, ...changes };
     if (!isLive) return say("This page is a recording: start `seq2attn explore` to ask something else.");
+    const number = ++app.lastQuestion;
     await waiting(async () => {
       const answer = await ask("explore", question);
+      if (number < app.lastQuestion) return; // a later one was asked meanwhile
       if (second) app.secondAnswer = answer;
       else {
         app.question = question;
         if (!changes.prefix && !changes.reference) app.secondAnswer = null;
         app.answer = answer;
-        Object.assign(app.state, { hypothesis: 0, node: null, word: null, other: null });
+        if (Object.keys(changes).length)
+          Object.assign(app.state, { hypothesis: 0, node: null, word: null, other: null, changed: null });
       }
       render();
       remember();
@@ -113,6 +117,7 @@ async function waiting(work) {
 function drawViews() {
   const { current, state } = app,
     hasTable = Boolean(page.table);
+  showRuns();
   const tabs = [["sentence", "sentence"], ...(hasTable ? [["table", page.table.name]] : [])];
   byId("tabs").replaceChildren(...(hasTable ? [choice("view", tabs, state.tab, tab => app.set({ tab }))] : []));
   for (const [id, draw] of Object.entries(views)) {
@@ -136,7 +141,7 @@ const FOCUSABLE = "button, select, input, canvas[tabindex]";
 
 /** Draw all views, with the focus where it was: a view that is drawn anew has other elements. */
 function render() {
-  const section = document.activeElement?.closest("section, nav");
+  const section = document.activeElement?.closest("section, nav, #runs");
   const place = section ? [...section.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement) : -1;
   drawViews();
   if (place >= 0) section.querySelectorAll(FOCUSABLE)[place]?.focus({ preventScroll: true });
@@ -145,6 +150,7 @@ function render() {
 // The fragment of the address holds the question and the selection, so that a link restores the page.
 
 function remember() {
+  if (location.protocol === "about:") return; // a frame of a notebook has no address
   const changed = Object.entries(app.state).filter(([key, value]) => value !== initial[key] && value !== null);
   const { run, text, prefix, masked, beam, reference } = app.question;
   const asked = isLive ? { run, text, prefix: prefix.join(" "), masked: masked.join(" "), beam, reference } : {};
@@ -154,9 +160,10 @@ function remember() {
 
 function recall() {
   const fragment = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  for (const key of Object.keys(initial).filter(key => key in fragment)) {
-    const value = fragment[key];
-    app.state[key] = numbers.includes(key) ? Number(value) : key === "words" ? value === "true" : value;
+  for (const [key, fallback] of Object.entries(initial)) {
+    const value = fragment[key] ?? fallback;
+    app.state[key] =
+      value !== null && numbers.includes(key) ? Number(value) : key === "words" ? `${value}` === "true" : value;
   }
   const ids = text => (text ? text.split(" ").map(Number) : []);
   const { run = 0, text = page.text ?? "", beam, reference = null } = fragment;
@@ -187,7 +194,7 @@ function showRuns() {
     value: app.question.run,
     ariaLabel: "run",
   });
-  slider.addEventListener("input", () => select(slider.value));
+  slider.addEventListener("change", () => select(slider.value));
   byId("runs").replaceChildren(
     menu("", entries, String(app.question.run), select),
     ...(names.length > 2 ? [slider] : []),
@@ -197,7 +204,8 @@ function showRuns() {
 }
 
 async function save() {
-  const response = await post("v1/page", { explorations: [app.current] });
+  const response = await post("v1/page", { explorations: [app.current, app.second].filter(Boolean) });
+  if (!response.ok) throw new Error("the page could not be saved");
   const link = make("a", { href: URL.createObjectURL(await response.blob()), download: "explorer.html" });
   link.click();
   URL.revokeObjectURL(link.href);
@@ -220,7 +228,9 @@ function start() {
     app.state.tab = "sentence";
     const beam = Number(byId("beam").value) || null,
       isSame = beam === app.current?.search.size;
-    app.explore({ text: byId("text").value, prefix: [], masked: [], beam: isSame ? app.question.beam : beam });
+    const text = byId("text").value,
+      reference = text === app.question.text ? app.question.reference : null;
+    app.explore({ text, reference, prefix: [], masked: [], beam: isSame ? app.question.beam : beam });
   });
   if (recorded.length > 1) {
     byId("choice").hidden = false;
@@ -233,10 +243,9 @@ function start() {
     });
   }
   if (app.current && !app.question.text) app.question.text = app.current.text;
-  if (page.table && !app.current) app.state.tab = "table";
-  showRuns();
+  if (page.table && !location.hash.includes("tab=")) app.state.tab = "table";
   render();
-  if (isLive && app.question.text && !app.current) app.explore({}).then(showRuns);
+  if (isLive && app.question.text) app.explore({});
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
   addEventListener("resize", render);
   addEventListener("hashchange", () => {

@@ -3,7 +3,6 @@
 import { byWord, headNames, matrix, shape, shares } from "explorer/data.js";
 import { canvasOf, choice, color, fixed, isolate, largest, make, menu, readable, sum } from "explorer/dom.js";
 
-const KINDS = { cross: "cross", encoder: "encoder", decoder: "decoder" };
 const SCALES = [
   ["max", "largest"],
   ["row", "each row"],
@@ -35,7 +34,7 @@ export function drawAttention(section, app) {
     { className: "controls" },
     choice(
       "kind of attention",
-      Object.keys(attention).map(name => [name, KINDS[name]]),
+      Object.keys(attention).map(name => [name, name]),
       kind,
       value => app.set({ kind: value, layer: "", head: "" }),
     ),
@@ -201,18 +200,22 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
   context.strokeRect(left - 0.5, top - 0.5, right - left + 1, bottom - top + 1);
   if (form.windows) {
     context.strokeStyle = faint;
-    form.windows.forEach(([first, last], q) =>
-      context.strokeRect(left + first * cell, top + q * cell + 0.5, (last - first + 1) * cell - 1, cell - 1),
-    );
+    form.windows.forEach(([first, last], q) => {
+      if (last >= first)
+        context.strokeRect(left + first * cell, top + q * cell + 0.5, (last - first + 1) * cell - 1, cell - 1);
+    });
   }
   if (form.isHard) {
     context.strokeStyle = context.fillStyle = mark;
     context.lineWidth = 1.5;
     context.beginPath();
     form.places.forEach((k, q) => {
+      if (k < 0) return;
       const [x, y] = [left + (k + 0.5) * cell, top + (q + 0.5) * cell];
-      if (form.isMonotonic && q) context.lineTo(x, top + q * cell);
-      form.isMonotonic ? (q ? null : context.moveTo(x, y)) || context.lineTo(x, y) : context.moveTo(x, y);
+      if (form.isMonotonic) {
+        context.lineTo(x, top + q * cell); // down, then to the right; the first one only moves
+        context.lineTo(x, y);
+      }
       context.fillRect(x - 2, y - 2, 4, 4);
     });
     context.stroke();
@@ -255,7 +258,7 @@ function thumbnails(map, layer, head, app) {
       const label = `layer ${map.layers[one]}, ${Number(name) ? `head ${name}` : "mean of heads"}`,
         button = make("button", { type: "button", title: label, ariaLabel: label });
       button.setAttribute("aria-pressed", one === layer && i === head);
-      button.append(thumbnail(shares(matrix(map, one, i), app.state.scale)));
+      button.append(thumbnail(map, one, i, app.state.scale));
       button.addEventListener("click", () => app.set({ layer: String(one), head: String(i) }));
       row.append(button);
     });
@@ -264,16 +267,29 @@ function thumbnails(map, layer, head, app) {
   return box;
 }
 
-function thumbnail(rows) {
+const drawn = new WeakMap(); // small maps, which another selection does not draw again
+
+function thumbnail(map, layer, head, scale) {
+  const key = [layer, head, scale, color("full")].join(),
+    cache = drawn.get(map) ?? drawn.set(map, {}).get(map);
+  return (cache[key] ??= smallMap(shares(matrix(map, layer, head), scale)));
+}
+
+function smallMap(rows) {
   const width = rows[0].length,
     height = rows.length,
     side = Math.max(width, height),
     canvas = make("canvas", { width, height });
   const context = canvas.getContext("2d"),
-    image = context.createImageData(width, height);
+    image = context.createImageData(width, height),
+    pixels = new Uint32Array(image.data.buffer);
   const hex = color("full"),
-    rgb = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
-  rows.flat().forEach((share, i) => image.data.set([...rgb, Math.round(255 * share)], 4 * i));
+    [red, green, blue] = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
+  rows.forEach((row, q) =>
+    row.forEach((share, k) => {
+      pixels[q * width + k] = (Math.round(255 * share) << 24) | (blue << 16) | (green << 8) | red; // little-endian
+    }),
+  );
   context.putImageData(image, 0, 0);
   Object.assign(canvas.style, {
     width: `${Math.max(8, (THUMBNAIL * width) / side)}px`,

@@ -18,16 +18,24 @@ export function drawConsidered(section, app) {
     });
   const words = current.considered[parent];
   if (!words) {
-    section.replaceChildren(title, after, make("p", { textContent: "The search did not go on from here." }));
+    section.replaceChildren(
+      title,
+      after,
+      make("p", {
+        textContent: current.tree.parent.includes(parent)
+          ? "Not recorded in this page."
+          : "The search did not go on from here.",
+      }),
+    );
     return true;
   }
-  const chosen =
-    state.node !== null && current.tree.parent[state.node] === parent ? current.tree.token[state.node] : null;
+  const chosen = current.tree.token[state.node ?? pathTo(current.tree, app.hypothesis.leaf ?? 0)[path.length]];
   const rows = words.map(([token, model, allowed, rule]) => {
     const name = current.tokens[token],
       button = make("button", { type: "button", textContent: readable(name), dir: "auto" });
     button.title = isLive ? `Force ${isolate(name)} here, and search on.` : name;
     button.setAttribute("aria-pressed", token === chosen);
+    button.disabled = rule === "special";
     const prefix = [...path.map(node => current.tree.token[node]), token];
     button.addEventListener("click", () =>
       isLive ? app.explore({ prefix }) : app.say("Words are forced in a live page: seq2attn explore RUN."),
@@ -40,7 +48,7 @@ export function drawConsidered(section, app) {
       textContent: "why not?",
       title: "Compare with the chosen word: what mattered?",
     });
-    against.hidden = token === (chosen ?? app.hypothesis.ids[path.length]);
+    against.hidden = token === chosen;
     against.addEventListener("click", () => app.set({ word: path.length, other: token, reason: "mattered" }));
     const status = rule
       ? RULES[rule]

@@ -70,7 +70,8 @@ export function shares(weights, scale, full = largest(weights.map(largest))) {
 /** What rows of weights look like: one position each (hard), never moving to the left (monotonic), or windows. */
 export function shape(weights, windows) {
   const places = weights.map(row => row.findIndex(w => w > 0));
-  const isHard = Boolean(windows) && windows.every(([first, last]) => first === last);
-  const isMonotonic = isHard && places.every((place, q) => !q || place >= places[q - 1]);
+  const isHard = Boolean(windows) && windows.every(([first, last]) => first >= last); // a row may have no weight
+  const chosen = places.filter(place => place >= 0);
+  const isMonotonic = isHard && chosen.every((place, i) => !i || place >= chosen[i - 1]);
   return { isHard, isMonotonic, places, windows: isHard ? null : windows };
 }

@@ -1,7 +1,7 @@
 // Three questions about a translation: what mattered for a word, what if the source were another, and whose fault it is.
 
 import { drawMap, select } from "explorer/attention.js";
-import { isLive } from "explorer/data.js";
+import { headNames, isLive } from "explorer/data.js";
 import { choice, fixed, isolate, largest, make, percent, readable } from "explorer/dom.js";
 import { pathTo } from "explorer/tree.js";
 
@@ -44,7 +44,8 @@ async function drawImportance(body, app) {
       }),
     );
   const key = JSON.stringify([app.question, ids, place, state.other]);
-  const isBest = ids.slice(0, place + 1).every((id, i) => id === (current.hypotheses[0].ids[i] ?? id));
+  const best = pathTo(current.tree, current.hypotheses[0].leaf ?? 0).map(node => current.tree.token[node]); // with EOS
+  const isBest = [...ids, best.at(-1)].slice(0, place + 1).every((id, i) => id === best[i]);
   const recorded = isBest && state.other === null ? current.importance?.[place] : undefined;
   if (!recorded && !answers.has(key)) {
     if (!isLive) return body.append(make("p", { className: "faint", textContent: "Not recorded for this word." }));
@@ -52,6 +53,7 @@ async function drawImportance(body, app) {
   }
   const found = recorded ?? answers.get(key);
   if (!found) return answers.delete(key);
+  if (isBest && state.other === null) (current.importance ??= {})[place] = found; // for a page that is saved
   const word = isolate(readable(current.tokens[ids[place]] ?? "</s>")),
     other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
   body.append(
@@ -210,7 +212,7 @@ function mapPair(app, pair, marks) {
   const status = make("p", { className: "status", role: "status" });
   pair.forEach((one, side) => {
     const map = one.attention.cross,
-      view = select(map, map.layers.length - 1, map.heads.length > 1 ? map.heads.length : 0, {
+      view = select(map, map.layers.length - 1, headNames(map).length - 1, {
         words: true,
         scale: app.state.scale,
       });

@@ -10,9 +10,8 @@ import pytest
 import uvicorn
 
 from seq2attn.explorer.explore import Explorer, Question
-from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.explorer.page import ExplorerPage, explore_live, record
 from seq2attn.explorer.server import build_app
-from seq2attn.explorer.widget import explore_live
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.tokenized_text import pool_to_words
@@ -168,6 +167,9 @@ def test_a_notebook_answers_by_messages(chromium: Browser, tmp_path: Path) -> No
     chromium.open(page)
     found = "document.querySelector('iframe')?.contentDocument.querySelectorAll('#considered tbody tr').length > 0"
     chromium.wait(found)
+    frame = "document.querySelector('iframe').contentDocument"
+    chromium.get(f"{frame}.querySelectorAll('#sentence .list button')[1].click()")
+    assert "maximum length" in chromium.get(f"{frame}.getElementById('message').textContent")  # and no error
 
 
 def test_the_server_answers_what_the_page_asks(chromium: Browser, tmp_path: Path) -> None:
@@ -211,6 +213,15 @@ def check_live_page(chromium: Browser, address: str) -> None:
     chromium.get("document.querySelector('#reasons input').value = 'six'")
     click(chromium, "reasons", "compare")
     chromium.wait("document.querySelector('#reasons mark') !== null")
+    chromium.get("document.getElementById('text').value = 'two four'")
+    click(chromium, "header", "translate")
+    chromium.wait("document.querySelector('#sentence .tokens').textContent === 'twofour</s>'")
+    chromium.wait("document.querySelector('#reasons mark') === null")  # the reference was of the other sentence
+    chromium.get("document.querySelectorAll('#sentence .list button')[1].click()")
+    link = chromium.get("location.href")
+    chromium.open_url("about:blank")
+    chromium.open_url(link)
+    chromium.wait("document.querySelectorAll('#sentence .list button')[1]?.ariaPressed === 'true'")
     chromium.get("document.getElementById('text').value = ' '")
     click(chromium, "header", "translate")
     chromium.wait("document.getElementById('message').textContent === 'there is no text to translate'")
