@@ -21,7 +21,7 @@ class QuestionBody(BaseModel):
 
     run: int = Field(0, ge=0)
     text: str = Field("", max_length=MAX_TEXT)
-    prefix: tuple[int, ...] = ()
+    prefix: tuple[int, ...] = Field((), max_length=1024)
     masked: tuple[int, ...] = ()
     beam: int | None = Field(None, ge=1, le=1000)
     reference: str | None = Field(None, max_length=MAX_TEXT)

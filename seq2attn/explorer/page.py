@@ -11,7 +11,7 @@ from seq2attn.errors import UserError
 from seq2attn.explorer.explore import MAX_SHORT, Explorer, Json, Question
 from seq2attn.explorer.static_view import static_html
 from seq2attn.inference.translator import Translator
-from seq2attn.io.outputs import output
+from seq2attn.io.outputs import text_output
 from seq2attn.visualization.page import HTMLPage, render_explorer
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class ExplorerPage:
 
     def save(self, path: Path | str) -> None:
         """Write the page to a file. Raises UserError if it cannot be written."""
-        with output(Path(path), "explore") as file:
-            file.write(self.to_html().encode())
+        with text_output(Path(path), "explore") as file:
+            file.write(self.to_html())
 
     def _repr_html_(self) -> str:
         """The page in a frame, and what remains where frames are removed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
@@ -56,6 +57,8 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
         chosen = rows[: exploring.worst] if exploring.worst else rows[: -(exploring.best or 0) - 1 : -1]
         table["rows"] = chosen
     if exploring.output_file is None:
+        if len(texts) > 1:
+            raise UserError("give one sentence to begin with, or ``output_file`` for a page of several")
         text = add_tag(texts[0], exploring.tag) if texts else _example(RunDirectory(runs[0]))
         _serve(explorers, table, text, exploring)
         return
@@ -74,7 +77,9 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
 
 def _split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
     """The run directories, which come first, and the sentences."""
-    count = next((i for i, name in enumerate(arguments) if not (Path(name) / "config.yaml").is_file()), len(arguments))
+    # os.path.isfile is False for a sentence that is too long for a name.
+    is_run = [os.path.isfile(os.path.join(name, "config.yaml")) for name in arguments]  # noqa: PTH113, PTH118
+    count = is_run.index(False) if False in is_run else len(arguments)
     if not count:
         RunDirectory(Path(arguments[0])).check_exists()
     return [*map(Path, arguments[:count])], [*arguments[count:]]
@@ -84,7 +89,7 @@ def _load(run: Path, options: TranslationOptions) -> Explorer:
     folder = RunDirectory(run)
     experiment = load_experiment(folder, options)
     check_size(experiment.search, options, folder.config_path)
-    return _explorer(folder, run.name, load_translator(folder, experiment, options))
+    return _explorer(folder, run.resolve().name, load_translator(folder, experiment, options))
 
 
 def _load_checkpoints(runs: Sequence[Path], options: TranslationOptions) -> list[Explorer]:

@@ -104,6 +104,8 @@ class ExploreOptions:
         """Check options that exclude each other, or need others. Raises UserError."""
         if self.test_set is not None and self.input_file is not None:
             raise UserError("give ``test_set`` or ``input_file``, not both")
+        if self.references and self.input_file is None:
+            raise UserError("``references`` needs ``input_file``")
         if self.worst and self.best:
             raise UserError("give ``worst`` or ``best``, not both")
         if (self.worst or self.best) and self.test_set is None and not self.references:

@@ -52,6 +52,8 @@ def test_a_page_of_sentences(invoke: Invoke, run: Path, tmp_path: Path) -> None:
     assert [one["hypotheses"][0]["text"] for one in found] == [each.text for each in translations]
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("</script>") == 3 and "<b>" not in page and "http" not in page.replace("http://www.w3.org", "")
+    printed = invoke("explore", run, "few " * 200, "-o", "-").out
+    assert "few few" in printed and not (tmp_path / "-").exists()
     shown = seq2attn.explore(seq2attn.load(run), TEXT)
     assert json.loads(json.dumps(shown.explorations[0])) | {"run": "run"} == found[0]
     cell = shown._repr_html_()
@@ -90,6 +92,8 @@ def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> Non
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere: is not a run directory"),
+        (["run", TEXT, TEXT], "give one sentence to begin with, or --output"),
+        (["run", "--reference", "lines.txt"], "--reference needs --input"),
         (["run", "-o", "page.html"], "give sentences to show in the page, or --input"),
         (["run", "", "-o", "page.html"], "there is no text to translate"),
         (["run", TEXT, "-o", "none/page.html"], "there is no folder none"),

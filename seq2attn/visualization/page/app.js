@@ -83,7 +83,7 @@ const app = {
       if (second) app.secondAnswer = answer;
       else {
         app.question = question;
-        if (!changes.prefix && !changes.reference) app.secondAnswer = null;
+        if (Object.keys(changes).join() !== "reference") app.secondAnswer = null;
         app.answer = answer;
         if (Object.keys(changes).length)
           Object.assign(app.state, { hypothesis: 0, node: null, word: null, other: null, changed: null });

@@ -18,7 +18,10 @@ export function drawAttention(section, app) {
   if (!attention || !Object.keys(attention).length) {
     section.replaceChildren(
       make("h2", { textContent: "attention" }),
-      make("p", { textContent: attention === undefined ? "" : "This model has no attention to draw." }),
+      make("p", {
+        textContent:
+          attention === undefined ? "" : `${attention ? "This model" : "An ensemble"} has no attention to draw.`,
+      }),
     );
     return attention !== undefined;
   }
@@ -84,7 +87,7 @@ export function drawAttention(section, app) {
           say: text => {
             status.textContent = text || HINT;
           },
-          onQuery: query => kind !== "encoder" && !state.words && app.set({ word: query, other: null }),
+          onQuery: query => kind !== "encoder" && !state.words && app.set({ ...START, word: query }),
         }),
       ),
       thumbnails(map, layer, head, app),
@@ -95,6 +98,8 @@ export function drawAttention(section, app) {
 }
 
 const HINT = "Point at a token or a cell to read its largest weights; arrow keys move in the map.";
+/** The best hypothesis, whose attention this is. */
+const START = { hypothesis: 0, node: null, other: null, reason: "mattered" };
 const clamp = (text, count, fallback) => (text === "" || !(Number(text) < count) ? fallback : Number(text));
 
 /** The selected weights with the names of rows and columns. */

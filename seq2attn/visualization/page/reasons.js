@@ -58,7 +58,7 @@ async function drawImportance(body, app) {
     other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
   body.append(
     make("p", {
-      textContent: `Why ${word}${other}? ${state.other === null ? `Its probability is ${percent(found.value)}.` : `It is ${fixed(Math.exp(found.value), 2)} times as probable.`}`,
+      textContent: `Why ${word}${other}? ${state.other === null ? `Its probability is ${percent(found.value)}.` : `It is ${fixed(Math.exp(Math.abs(found.value)), 1)} times ${found.value < 0 ? "less" : "more"} probable.`}`,
     }),
   );
   body.append(importanceTable(found));
@@ -128,7 +128,7 @@ function drawWhatIf(body, app) {
       make("b", { textContent: one.run ? `${one.run} ` : "" }),
       ...one.hypotheses[0].target.words
         .slice(0, -1)
-        .flatMap((word, i) => [make(marks.has(i) ? "mark" : "span", { textContent: word }), " "]),
+        .flatMap((word, i) => [make(marks.has(i) ? "mark" : "span", { textContent: readable(word) }), " "]),
     );
   const sources = differences(current.source.words, second.source.words);
   const source = make(
@@ -136,7 +136,7 @@ function drawWhatIf(body, app) {
     { dir: "auto" },
     ...second.source.words
       .slice(0, -1)
-      .flatMap((word, i) => [make(sources.right.has(i) ? "mark" : "span", { textContent: word }), " "]),
+      .flatMap((word, i) => [make(sources.right.has(i) ? "mark" : "span", { textContent: readable(word) }), " "]),
   );
   const scores = `log-probability ${fixed(current.hypotheses[0].log_prob)} and ${fixed(second.hypotheses[0].log_prob)}`;
   body.append(
@@ -155,6 +155,7 @@ function edits(app, words) {
     { ariaLabel: "source word" },
     ...words.map((word, i) => new Option(readable(word), i, false, i === app.state.changed)),
   );
+  menu.addEventListener("change", () => (app.state.changed = Number(menu.value)));
   const text = make("input", { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" });
   const button = (name, change) => {
     const one = make("button", { type: "button", textContent: name });

@@ -17,8 +17,8 @@ export function drawSentence(section, app) {
     best = app.hypothesis,
     isAligned = state.hypothesis === 0;
   const weights = isAligned ? alignment(current) : null;
-  const source = tokenLine("source", current.source, { tags: tagPlaces(current.source) });
-  const target = best.target ? tokenLine("translation", best.target, { logProbs: best.token_log_probs }) : make("p");
+  const source = tokenLine("source", current.source);
+  const target = best.target ? tokenLine("translation", best.target, best.token_log_probs) : make("p");
   const mark = (side, place) => {
     const row = place === null || !weights ? null : side === "target" ? weights[place] : weights.map(one => one[place]);
     const [here, there] = side === "target" ? [target, source] : [source, target];
@@ -55,22 +55,21 @@ export function drawSentence(section, app) {
   mark("target", state.word);
 }
 
-/** The tokens of a side as buttons. The first tokens of a line that are not text, as language tags, are marked. */
-function tokenLine(name, { tokens }, { tags = new Set(), logProbs = null }) {
+/** The tokens of a side as buttons; those that are not text are marked. */
+function tokenLine(name, { tokens }, logProbs = []) {
   const line = make("p", { className: "tokens", ariaLabel: name, dir: "auto" });
   tokens.forEach((token, place) => {
     const button = make("button", { type: "button", textContent: readable(token) });
     button.classList.toggle("starts", /^[▁ ]/u.test(token));
-    button.classList.toggle("tag", tags.has(place));
-    if (logProbs?.[place] !== undefined) button.title = `${isolate(token)}: ${percent(logProbs[place])}`;
+    if (TAG.test(token)) Object.assign(button, { className: "tag", dir: "ltr" });
+    if (logProbs[place] !== undefined) button.title = `${isolate(token)}: ${percent(logProbs[place])}`;
     line.append(button);
   });
   return line;
 }
 
-/** The places of tags and special tokens such as </s>, __eng__ or <2fr>. */
-const tagPlaces = ({ tokens }) =>
-  new Set(tokens.flatMap((token, i) => (/^(<.+>|__.+__|>>.+<<)$/u.test(token) ? [i] : [])));
+/** Tags and special tokens such as </s>, __eng__ or <2fr>; not the byte <0xE2>. */
+const TAG = /^(<(?!0x).+>|__.+__|>>.+<<)$/u;
 
 /** The forced beginning of the translation, and buttons to take it back. */
 function forced(app) {

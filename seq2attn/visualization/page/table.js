@@ -87,7 +87,7 @@ export function drawTable(section, app) {
       axis("y", axes[1], "y"),
       count,
     ),
-    scatter(matches, axes, open),
+    make("div", { className: "scroll" }, scatter(matches, axes, open)),
     make(
       "div",
       { className: "scroll" },

@@ -49,7 +49,7 @@ export function drawTree(section, app) {
       redraw();
     }
   });
-  const select = node => app.set({ node, word: tree.step[node] - 1, other: null });
+  const select = node => app.set({ node: node || null, word: node ? tree.step[node] - 1 : null, other: null });
   canvas.addEventListener("click", event => {
     const node = nodeAt(tree, places, event);
     if (node !== null) select(node);
