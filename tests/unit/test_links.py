@@ -29,7 +29,8 @@ def dead(page: Path, text: str) -> list[str]:
     found = []
     for file, anchor in links(text):
         path = page.parent / file if file else page
-        if not path.exists() or (anchor and anchor not in anchors(path.read_text(encoding="utf-8"))):
+        has_headings = anchor and path.suffix == ".md"  # that of an explorer's page is a selection
+        if not path.exists() or (has_headings and anchor not in anchors(path.read_text(encoding="utf-8"))):
             found.append(f"{file}#{anchor}")
     return found
 
