@@ -159,7 +159,7 @@ def test_any_word_can_be_forced_and_the_end_too() -> None:
     assert one.explore(Question(TEXT, prefix=(5,), reference="six"))["diagnosis"] is None
 
 
-@pytest.mark.parametrize("decoder", slow_but(["luong-feeding", "fixed-lstm"], REPRESENTATIVE))
+@pytest.mark.parametrize("decoder", slow_but(["convolutional", "fixed-lstm"], REPRESENTATIVE))
 def test_leaving_a_word_out_is_forced_decoding_of_the_shorter_source(decoder: str) -> None:
     one, words = explorer("beam", decoder), TEXT.split()
     target = one.explore(Question(TEXT))["hypotheses"][0]["ids"]
@@ -187,7 +187,7 @@ def test_leaving_a_word_out_is_forced_decoding_of_the_shorter_source(decoder: st
             assert found["attention"] == pytest.approx(top, abs=1e-4)
 
 
-@pytest.mark.parametrize("encoder", ["gru", "transformer", "convolutional", "bert"])
+@pytest.mark.parametrize("encoder", slow_but(["gru", "transformer"], ["gru", "transformer", "convolutional", "bert"]))
 def test_gradient_times_input_is_the_change_by_scaling_an_embedding(encoder: str) -> None:
     net: Seq2Seq = spread_logits(model(encoder, "transformer", "multi-head"))
     source, prefix, step = [4, 8, 5], [6, 7], 1e-5

@@ -76,6 +76,8 @@ READER_METHODS = {
 }
 READERS_ALLOWED = {
     ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
+    ("explorer/widget.py", "model_validate"),  # a message of the page
+    ("explorer/widget.py", "read_text"),  # a file of the package
     ("data/corpus.py", "numpy.load"),  # of a regular file, which is mapped
     ("exporters/standalone.py", "read_text"),  # a program of the package
     ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
