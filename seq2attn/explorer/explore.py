@@ -14,7 +14,7 @@ import torch
 
 from seq2attn.errors import UserError
 from seq2attn.explorer.importance import measure_importance
-from seq2attn.explorer.recorder import Node, SearchRecorder
+from seq2attn.explorer.recorder import Considered, Node, SearchRecorder
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
 from seq2attn.inference.source_line import SourceLine
@@ -216,12 +216,14 @@ def _tree(nodes: Sequence[Node]) -> Json:
 
 
 def _considered(nodes: Sequence[Node]) -> Json:
-    """For each node with continuations: token, log-probability by the model and as allowed, and rule."""
-    return {
-        str(number): [[one.token, _round(one.model), _round(one.allowed), one.rule] for one in node.considered]
-        for number, node in enumerate(nodes)
-        if node.considered
-    }
+    """For each node with continuations: token, log-probability by the model; if it differs, as allowed, and rule."""
+    rows = {number: [_considered_row(one) for one in node.considered] for number, node in enumerate(nodes)}
+    return {str(number): row for number, row in rows.items() if row}
+
+
+def _considered_row(one: Considered) -> list[Any]:
+    row = [one.token, _round(one.model)]
+    return row if one.allowed == one.model else [*row, _round(one.allowed), one.rule]
 
 
 def _penalty(length: int, search: SearchConfig) -> float:

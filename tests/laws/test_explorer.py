@@ -110,6 +110,7 @@ def test_words_considered_are_the_most_probable(search: str) -> None:
     found = one.explore(Question(TEXT))
     for node, words in found["considered"].items():
         tokens = path(found["tree"], int(node))
+        words = [row if len(row) == 4 else [*row, row[1], None] for row in words]  # the same in the search
         for token, by_model, _, _ in words:
             assert by_model == pytest.approx(forced_log_probs(one, [*tokens, token])[-1], abs=1e-3)
         values = [by_model for _, by_model, _, _ in words]

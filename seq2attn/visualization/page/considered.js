@@ -30,7 +30,7 @@ export function drawConsidered(section, app) {
     return true;
   }
   const chosen = current.tree.token[state.node ?? pathTo(current.tree, app.hypothesis.leaf ?? 0)[path.length]];
-  const rows = words.map(([token, model, allowed, rule]) => {
+  const rows = words.map(([token, model, allowed = model, rule = null]) => {
     const name = current.tokens[token],
       button = make("button", { type: "button", textContent: readable(name), dir: "auto" });
     button.title = isLive ? `Force ${isolate(name)} here, and search on.` : name;
