@@ -19,7 +19,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import seq2attn
-from seq2attn.explorer.explore import Explorer
+from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.server import build_app
 from tests.support.attention_pages import page_data
 from tests.support.commands import Invoke, write_lines
@@ -72,7 +72,12 @@ def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> Non
     for option, count in (("--worst=1", 1), ("--best=2", 2)):
         invoke("explore", run, "--test-set", "ours", option, "-o", "page.html", "--overwrite")
         rows = content(tmp_path / "page.html")["table"]["rows"]
-        assert len(rows) == count
+        scores = [row["chrf"] for row in rows]
+        invoke("explore", run, "--test-set", "ours", "-o", "all.html", "--overwrite")
+        every = sorted(
+            row["chrf"] for row in content(tmp_path / "all.html")["table"]["rows"] if row["chrf"] is not None
+        )
+        assert scores == (every[:count] if "worst" in option else every[::-1][:count])
     write_lines(tmp_path / "in", [line for line in LINES if line])
     write_lines(tmp_path / "references", ["a few words", "words of which there are not many"])
     invoke("explore", run, "-i", "in", "--reference", "references", "-o", "page.html", "--overwrite")
@@ -121,6 +126,12 @@ def test_answers_of_the_server(run: Path) -> None:
     found = ask(text=TEXT)
     ids = found["hypotheses"][0]["ids"]
     assert ask("importance", text=TEXT, target=ids, place=0)["words"] == TEXT.split()
+    against = ask("importance", text=TEXT, target=ids, place=0, other=5)
+    explorer = Explorer("ours", seq2attn.load(run))
+    assert against == json.loads(json.dumps(explorer.importance(Question(TEXT), ids, 0, 5)))
+    assert (
+        ask(text=TEXT, beam=2)["search"]["size"] == 2 and ask(text=TEXT, masked=[0])["source"]["tokens"][0] == "<unk>"
+    )
     assert "none at 99" in ask("importance", 422, text=TEXT, target=ids, place=99)["error"]
     assert ask(code=422, text=" ") == {"error": "there is no text to translate"}
     assert ask(code=422, text=TEXT, run=1) == {"error": "there is no run 1"}
