@@ -162,7 +162,7 @@ class SearchStep:
 
 
 SearchObserver = Callable[[SearchStep], None]
-"""Called after each step; the tensors are valid until it returns."""
+"""Called after each step. Later steps may overwrite the tensors, but not those of finished hypotheses."""
 
 
 @torch.no_grad()

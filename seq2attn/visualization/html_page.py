@@ -1,4 +1,4 @@
-"""Interactive pages: one HTML file without network access, for any number of sentences."""
+"""Pages of comparisons and leaderboards: one HTML file without network access."""
 
 from __future__ import annotations
 

@@ -68,6 +68,15 @@ def test_a_page_of_sentences(invoke: Invoke, run: Path, tmp_path: Path) -> None:
     assert drawn == (np.mean(cross["weights"][-1], 0) >= 10).sum()
 
 
+def test_all_heads_of_a_long_sentence_on_request(invoke: Invoke, run: Path, tmp_path: Path) -> None:
+    for option, heads in (("--all-heads", ["1", "2"]), ("--overwrite", ["mean"])):
+        invoke("explore", run, "few " * 40, option, "-o", "page.html")
+        (found,) = content(tmp_path / "page.html")["explorations"]
+        assert {kind: one["heads"] for kind, one in found["attention"].items()} == dict.fromkeys(
+            found["attention"], heads
+        )
+
+
 def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> None:
     for option, count in (("--worst=1", 1), ("--best=2", 2)):
         invoke("explore", run, "--test-set", "ours", option, "-o", "page.html", "--overwrite")

@@ -175,7 +175,7 @@ function edits(app, words) {
 }
 
 /** A text with a word replaced; words are looked for from left to right, as the tokenizer gave them. */
-export function replaceWord(text, words, place, word) {
+function replaceWord(text, words, place, word) {
   let start = 0;
   for (let i = 0; i < place; i++) {
     const found = text.indexOf(words[i].trim(), start);
@@ -189,7 +189,7 @@ export function replaceWord(text, words, place, word) {
 }
 
 /** The places of words of each side that are not in a longest common subsequence. */
-export function differences(left, right) {
+function differences(left, right) {
   const length = left.map(() => right.map(() => 0)),
     at = (i, j) => length[i]?.[j] ?? 0;
   for (let i = left.length - 1; i >= 0; i--)

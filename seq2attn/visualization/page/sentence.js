@@ -4,7 +4,7 @@ import { matrix } from "explorer/data.js";
 import { fixed, isolate, make, percent, readable } from "explorer/dom.js";
 
 /** For each target token its weights on the source tokens: of the head for alignment, else the mean of the top layer. */
-export function alignment({ attention, alignment_head: chosen }) {
+function alignment({ attention, alignment_head: chosen }) {
   const map = attention?.cross;
   if (!map) return null;
   const layer = chosen ? chosen[0] - 1 : map.weights.length - 1,

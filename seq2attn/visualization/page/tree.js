@@ -178,7 +178,7 @@ const hypothesisText = ({ tree, tokens }, node) =>
   );
 
 /** What a candidate is, and why it was dropped. */
-export function describe(exploration, node) {
+function describe(exploration, node) {
   const { tree, tokens } = exploration;
   if (!node) return "The empty translation, before the first word.";
   const by = tree.by[node],
