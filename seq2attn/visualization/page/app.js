@@ -35,13 +35,14 @@ const initial = {
   reason: "mattered",
   order: "",
   filter: "",
+  shown: 200, // lines of the table
   x: "",
   y: "",
 };
 
 const recorded = page.explorations ?? [];
 
-const numbers = ["sentence", "hypothesis", "node", "word", "other", "changed"];
+const numbers = ["sentence", "hypothesis", "node", "word", "other", "changed", "shown"];
 
 const app = {
   state: { ...initial },
@@ -118,6 +119,7 @@ function drawViews() {
   const { current, state } = app,
     hasTable = Boolean(page.table);
   showRuns();
+  showRecorded();
   const tabs = [["sentence", "sentence"], ...(hasTable ? [["table", page.table.name]] : [])];
   byId("tabs").replaceChildren(...(hasTable ? [choice("view", tabs, state.tab, tab => app.set({ tab }))] : []));
   for (const [id, draw] of Object.entries(views)) {
@@ -132,7 +134,6 @@ function drawViews() {
   ]) {
     if (document.activeElement !== byId(id)) byId(id).value = value;
   }
-  if (recorded.length > 1) byId("choice").querySelector("select").value = state.sentence;
   if (current) document.title = `${current.run ? `${current.run}: ` : ""}${current.text}`;
   if (current?.notes?.length) say(current.notes.join(" "));
 }
@@ -141,7 +142,7 @@ const FOCUSABLE = "button, select, input, canvas[tabindex]";
 
 /** Draw all views, with the focus where it was: a view that is drawn anew has other elements. */
 function render() {
-  const section = document.activeElement?.closest("section, nav, #runs");
+  const section = document.activeElement?.closest("section, nav, #runs, #choice");
   const place = section ? [...section.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement) : -1;
   drawViews();
   if (place >= 0) section.querySelectorAll(FOCUSABLE)[place]?.focus({ preventScroll: true });
@@ -177,30 +178,34 @@ function recall() {
   });
 }
 
+/** A menu and, for steps of one thing such as checkpoints, a slider. */
+function chooser(label, names, selected, isSliding, onSelect) {
+  const slider = make("input", { type: "range", max: names.length - 1, value: selected, ariaLabel: label });
+  slider.addEventListener("change", () => onSelect(Number(slider.value)));
+  const entries = names.map((name, i) => [String(i), name]);
+  const select = menu(label, entries, String(selected), value => onSelect(Number(value)));
+  return isSliding && names.length > 2 ? [select, slider] : [select];
+}
+
 function showRuns() {
   const names = page.runs ?? [];
   if (names.length < 2) return byId("runs").replaceChildren(names[0] ?? app.current?.run ?? "");
-  const entries = names.map((name, run) => [String(run), name]);
-  const select = run => app.explore({ run: Number(run), prefix: [], masked: [] });
   const compare = make("button", { type: "button", textContent: "compare" });
   compare.addEventListener("click", () => {
     const other = (app.question.run + 1) % names.length;
     if (app.current) app.explore({ run: other }, { second: true }).then(() => app.set({ reason: "what if" }));
   });
-  const slider = make("input", {
-    type: "range",
-    min: 0,
-    max: names.length - 1,
-    value: app.question.run,
-    ariaLabel: "run",
-  });
-  slider.addEventListener("change", () => select(slider.value));
-  byId("runs").replaceChildren(
-    menu("", entries, String(app.question.run), select),
-    ...(names.length > 2 ? [slider] : []),
-    " ",
-    compare,
-  );
+  const select = run => app.explore({ run, prefix: [], masked: [] });
+  byId("runs").replaceChildren(...chooser("run", names, app.question.run, true, select), " ", compare);
+}
+
+function showRecorded() {
+  byId("choice").hidden = recorded.length < 2;
+  if (recorded.length < 2) return;
+  const names = recorded.map((one, i) => `${one.run || i + 1}: ${one.text}`),
+    isSame = recorded.every(one => one.text === recorded[0].text);
+  const select = sentence => app.set({ sentence, hypothesis: 0, node: null, word: null, other: null });
+  byId("choice").replaceChildren(...chooser("sentence", names, recorded.indexOf(app.current), isSame, select));
 }
 
 async function save() {
@@ -232,16 +237,6 @@ function start() {
       reference = text === app.question.text ? app.question.reference : null;
     app.explore({ text, reference, prefix: [], masked: [], beam: isSame ? app.question.beam : beam });
   });
-  if (recorded.length > 1) {
-    byId("choice").hidden = false;
-    const select = byId("choice").querySelector("select");
-    select.replaceChildren(
-      ...recorded.map((one, i) => new Option(`${one.run || i + 1}: ${one.text}`, i, false, i === app.state.sentence)),
-    );
-    select.addEventListener("change", () => {
-      app.set({ sentence: Number(select.value), hypothesis: 0, node: null, word: null, other: null });
-    });
-  }
   if (app.current && !app.question.text) app.question.text = app.current.text;
   if (page.table && !location.hash.includes("tab=")) app.state.tab = "table";
   render();

@@ -11,8 +11,7 @@ const MEASURES = {
   unattended: "unattended words",
   repeated: "repeated words",
 };
-const MAX_ROWS = 200,
-  WIDTH = 420,
+const WIDTH = 420,
   HEIGHT = 260,
   PAD = 34;
 
@@ -24,8 +23,7 @@ export function drawTable(section, app) {
     ? [state.order.replace("-", ""), state.order.startsWith("-")]
     : [present[0], false];
   const axes = [state.x || present[0], state.y || (present[1] ?? present[0])];
-  const wanted = state.filter.toLowerCase(),
-    matches = rows.filter(row => `${row.source} ${row.text} ${row.reference ?? ""}`.toLowerCase().includes(wanted));
+  const matches = rows.filter(filterOf(state.filter));
   const sorted = [...matches].sort((a, b) => ((a[order] ?? Infinity) - (b[order] ?? Infinity)) * (isDown ? -1 : 1));
   const open = row => {
     const sentence = isLive ? 0 : page.explorations.findIndex(one => one.text === row.source);
@@ -35,8 +33,9 @@ export function drawTable(section, app) {
   };
   const filter = make("input", {
     value: state.filter,
-    placeholder: "words",
-    ariaLabel: "lines with these words",
+    placeholder: "words, chrf<40",
+    ariaLabel: "lines with these words and measures",
+    title: `Words, and measures below or above a number: ${present.join(", ")}.`,
     dir: "auto",
   });
   filter.addEventListener("change", () => app.set({ filter: filter.value }));
@@ -60,7 +59,7 @@ export function drawTable(section, app) {
     }),
     ...["source", "translation", "reference"].map(name => make("th", { scope: "col", textContent: name })),
   );
-  const body = sorted.slice(0, MAX_ROWS).map(row => {
+  const body = sorted.slice(0, state.shown).map(row => {
     const button = make("button", { type: "button", textContent: row.source || "(empty)", dir: "auto" });
     button.addEventListener("click", () => open(row));
     return make(
@@ -77,7 +76,10 @@ export function drawTable(section, app) {
       make("td", { textContent: row.reference ?? "", dir: "auto" }),
     );
   });
-  const count = `${matches.length} of ${rows.length} lines${matches.length > MAX_ROWS ? `, the first ${MAX_ROWS} shown` : ""}`;
+  const isCut = matches.length > state.shown,
+    more = make("button", { type: "button", textContent: "more", hidden: !isCut });
+  more.addEventListener("click", () => app.set({ shown: state.shown + 200 }));
+  const count = `${matches.length} of ${rows.length} lines${isCut ? `, the first ${state.shown} shown` : ""} `;
   section.replaceChildren(
     make(
       "p",
@@ -86,6 +88,7 @@ export function drawTable(section, app) {
       axis("x", axes[0], "x"),
       axis("y", axes[1], "y"),
       count,
+      more,
     ),
     make("div", { className: "scroll" }, scatter(matches, axes, open)),
     make(
@@ -95,6 +98,21 @@ export function drawTable(section, app) {
     ),
   );
   return true;
+}
+
+/** Whether a row has all words, and measures such as `chrf<40` or `log_prob>=-1`. */
+function filterOf(text) {
+  const [words, limits] = [[], []];
+  for (const term of text.toLowerCase().split(/\s+/u)) {
+    const [, name, sign, number] = term.match(/^([a-z_]+)([<>]=?)(-?\d+(?:\.\d+)?)$/u) ?? [];
+    name in MEASURES ? limits.push([name, sign, Number(number)]) : words.push(term);
+  }
+  const holds = (value, sign, limit) =>
+    value !== null && ((sign[0] === "<" ? value < limit : value > limit) || (sign[1] && value === limit));
+  return row => {
+    const line = `${row.source} ${row.text} ${row.reference ?? ""}`.toLowerCase();
+    return words.every(word => line.includes(word)) && limits.every(([name, ...rest]) => holds(row[name], ...rest));
+  };
 }
 
 /** A point for each line that has both measures. */

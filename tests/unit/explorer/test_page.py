@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import uvicorn
 
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage, explore_live, record
+from seq2attn.explorer.sentence_table import measure_sentences
 from seq2attn.explorer.server import build_app
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
@@ -129,6 +131,78 @@ def test_a_link_restores_the_page(chromium: Browser, tmp_path: Path) -> None:
     page.rename(tmp_path / "other.html")  # another document, so that the fragment is all that is left
     chromium.open_url(f"{(tmp_path / 'other.html').as_uri()}{fragment}")
     assert (chromium.get(pressed), texts(chromium, ".effects")) == before
+
+
+def test_a_slider_chooses_among_checkpoints(chromium: Browser, tmp_path: Path) -> None:
+    names = ["update 10", "update 20", "update 30"]
+    checkpoints = [replace(explorer("transformer"), name=name).explore(Question(TEXT)) for name in names]
+    ExplorerPage(checkpoints).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    chromium.choose("#choice input[type=range]", 2)
+    assert (
+        texts(chromium, "#runs") == ["update 30"]
+        and chromium.get("document.querySelector('#choice select').value") == "2"
+    )
+    checkpoints[1]["text"] = "another sentence"
+    ExplorerPage(checkpoints).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    assert chromium.get("document.querySelector('#choice input')") is None
+
+
+def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_path: Path) -> None:
+    lines, references = [f"two {word}" for word in NAMES] * 30, [f"one {word}" for word in NAMES] * 30
+    one = explorer("transformer")
+    rows = list(measure_sentences(one.translator, lines, references))
+    ExplorerPage([one.explore(Question(lines[3]))], {"name": "test", "rows": rows}).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    count = "document.querySelectorAll('#table tbody tr').length"
+    assert len(texts(chromium, "#table tbody tr")) == 200
+    click(chromium, "table", "more")
+    assert len(texts(chromium, "#table tbody tr")) == len(rows) and not chromium.get("location.hash.includes('order')")
+    measures = [name for name in rows[0] if name not in ("source", "text", "reference")]
+    assert len(texts(chromium, "#table th")) == len(measures) + 3
+    for number, name in enumerate(measures):
+        values = sorted(row[name] for row in rows)
+        for is_down in (False, True):
+            if number or is_down:
+                chromium.get(f"document.querySelectorAll('#table th button')[{number}].click()")
+            shown = [float(cell) for cell in texts(chromium, f"#table td:nth-child({number + 1})")]
+            assert shown == pytest.approx(values[::-1] if is_down else values, abs=0.006)
+        middle = values[len(values) // 2]
+        for sign, holds in {"<": float.__lt__, ">=": float.__ge__}.items():
+            chromium.choose("#table input", f"TWO {name}{sign}{middle} s")
+            expected = [
+                row
+                for row in rows
+                if holds(float(row[name]), float(middle)) and "s" in f"{row['source']}{row['text']}{row['reference']}"
+            ]
+            assert chromium.get(count) == min(len(expected), len(rows))
+        chromium.choose("#table input", "")
+    click(chromium, "table", lines[3])
+    assert texts(chromium, "#sentence .tokens")[0] == f"{lines[3].replace(' ', '')}</s>"
+
+
+RIGHT_TO_LEFT = ["הכלב", "רץ", "كلب", "你好", "x\u202ey", "word"]
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_right_to_left_text_and_tags(chromium: Browser, tmp_path: Path, width: int) -> None:
+    """Tokens stay separate, a line has the direction of its first letter, and tags are marked."""
+    tokenizer = WordTokenizerConfig(pre_tokenizer="whitespace").train(RIGHT_TO_LEFT).with_tags(("<2he>",))
+    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
+    net = spread_logits(model("transformer", "transformer", "multi-head"))
+    found = record(
+        Explorer("", Translator.from_model(net, tokenizer, tokenizer, search)), Question("<2he> הכלב רץ word")
+    )
+    ExplorerPage([found]).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html", width=width)
+    assert texts(chromium, "#sentence .tokens .tag") == ["<2he>", "</s>", "</s>"]
+    assert "x‹202e›y" in texts(chromium, "#considered tbody button")
+    direction = "getComputedStyle(document.querySelector('#sentence .tokens')).direction"
+    assert chromium.get(direction) == "rtl"
+    places = "[...document.querySelectorAll('#sentence .tokens')[0].children].map(e => e.getBoundingClientRect().x)"
+    assert chromium.get(places) == sorted(chromium.get(places), reverse=True)  # from right to left
+    assert chromium.get("document.body.scrollWidth <= innerWidth")
 
 
 def test_pooled_weights_are_those_of_python(chromium: Browser, tmp_path: Path) -> None:
