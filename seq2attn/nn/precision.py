@@ -22,6 +22,12 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any
     return torch.autocast(device.type, dtype=torch.bfloat16) if enabled else nullcontext()
 
 
+def has_bfloat16_products() -> bool:
+    """True if the processor has instructions for products of bfloat16, which are faster than those of float32."""
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
+
+
 def autocast_dtype(device: torch.device) -> torch.dtype | None:
     """Dtype of products within autocast; None outside it, and on the meta device, which has none."""
     kind = device.type

@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+import torch
 import yaml
 
 from seq2attn.config.duration import Duration
@@ -22,6 +23,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.files import write_bytes
 from seq2attn.io.terminal import Log
 from seq2attn.nn.device import resolve_device
+from seq2attn.nn.precision import has_bfloat16_products
 from seq2attn.options import InitOptions
 from seq2attn.starter.candidates import Candidate, Candidates, CandidateTrial, Estimate, prepare_sample
 from seq2attn.starter.parallel_text import ParallelText, split_rows, write_split
@@ -44,6 +46,7 @@ class Starter:
     dev: ParallelText
     vocab_size: int
     duration: Duration
+    device: torch.device
     max_batch_tokens: int = 2**31  # for enough updates in an epoch
 
     def experiment(self, candidate: Candidate) -> ExperimentConfig:
@@ -87,6 +90,8 @@ class Starter:
             training["validation"] = {"max_sentences": MAX_DEV_PAIRS}
         if self.options.device != "auto":
             training["device"] = self.options.device
+        if self.device.type == "cpu" and has_bfloat16_products():
+            training["precision"] = "bfloat16"
         return {
             "data": {"train": train, "dev": dev, "filters": {"max_length": 128, "max_length_ratio": 3}},
             "tokenizer": tokenizers,
@@ -118,7 +123,7 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
         log(f"warning: dev: {found}; ``dev_size=500`` splits others off the text")
     candidates, duration = Candidates.load(), Duration(options.hours or DEFAULT_HOURS[device.type], "hours")
     vocab_size = next(size for limit, size in candidates.vocabulary.items() if train.num_pairs <= limit)
-    starter = Starter(options, train, dev, vocab_size, duration)
+    starter = Starter(options, train, dev, vocab_size, duration, device)
     prepared = prepare_sample(starter.experiment(candidates.rows[0]), train.sample, dev.sample[:MAX_DEV_PAIRS])
     share = len(train.sample) / train.num_pairs  # the sample stands for the whole text
     starter = replace(starter, max_batch_tokens=2 * auto_batch_tokens(prepared.train.corpus.lengths, share))

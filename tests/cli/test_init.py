@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
@@ -70,6 +71,21 @@ def test_a_trial_on_this_machine(tmp_path, invoke):
     assert [line for line in shown if line.startswith(f"# {estimate.candidate.name} ")]
     assert config_of(tmp_path).training.device == "cpu"
     assert {path.name for path in tmp_path.iterdir()} == {"my.yaml", "text", "toy.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [
+        ({"avx2": True}, "auto"),
+        ({"amx_bf16": True}, "bfloat16"),
+        ({"avx512_bf16": True, "amx_bf16": False}, "bfloat16"),
+    ],
+)
+def test_bfloat16_where_the_processor_multiplies_it(tmp_path, invoke, monkeypatch, capabilities, precision):
+    write_toy(tmp_path)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    invoke("init", *TEXT, "-o", "my.yaml")
+    assert config_of(tmp_path).training.precision == precision
 
 
 @pytest.mark.slow

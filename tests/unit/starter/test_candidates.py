@@ -30,7 +30,7 @@ def trial(folder: Path, *, num_pairs: int, hours: float, device: str = "cpu") ->
     prepared = PreparedData(tokenizer, tokenizer, train, corpus, ("a",), (("a",),))
     text = ParallelText((folder, folder), num_pairs, [("a b", "a b")], 0)
     options = InitOptions(folder / "a", folder / "b", dev_size=1, output=folder / "my.yaml")
-    starter = Starter(options, text, text, 3000, Duration(hours, "hours"))
+    starter = Starter(options, text, text, 3000, Duration(hours, "hours"), torch.device("cpu"))
     return CandidateTrial(CANDIDATES, starter.experiment, prepared, num_pairs, torch.device(device), hours * 3600)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from seq2attn.config.duration import Duration
@@ -21,7 +22,7 @@ def make_starter(folder: Path, *, name: str = "text", source: str = GERMAN, targ
     files = folder / name, folder / f"{name}.2"
     text = ParallelText(files, 9, [(source, target)], 0)
     options = InitOptions(*files, dev_size=1, output=folder / "my.yaml", run_dir=Path(name))
-    return Starter(options, text, text, 3000, Duration(1, "hours"))
+    return Starter(options, text, text, 3000, Duration(1, "hours"), torch.device("cpu"))
 
 
 @pytest.mark.parametrize("source", [GERMAN, RUSSIAN], ids=["de", "ru"])
