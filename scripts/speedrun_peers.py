@@ -87,6 +87,8 @@ def main() -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run of ours with a joint tokenizer and a test set")
     parser.add_argument("toolkit", choices=TOOLKITS)
     parser.add_argument("--minutes", type=float, nargs="+", default=[10.0, 30.0], help="when to translate")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of products")
+    parser.add_argument("--bfloat16", action="store_true", help="train with autocast")
     arguments = parser.parse_args()
     prepared, experiment = load_prepared(arguments.run), RunDirectory(arguments.run).load_config()
     assert experiment.tokenizer.joint is not None, "the toolkits share one table of embeddings"
@@ -96,7 +98,7 @@ def main() -> None:
     pairs = [tuple(side.tolist() for side in corpus[row]) for row in range(len(corpus))]
     peer, remaining = Peer(arguments.toolkit, len(prepared.target.vocabulary)), sorted(arguments.minutes)
     start = time.monotonic()
-    for update in updates(peer.model, peer.logits, pairs, TOKENS):
+    for update in updates(peer.model, peer.logits, pairs, TOKENS, bfloat16=arguments.bfloat16):
         seconds = time.monotonic() - start
         if seconds < 60 * remaining[0]:
             continue

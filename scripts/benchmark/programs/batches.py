@@ -60,10 +60,10 @@ class Update:
     loss: Tensor  # []
 
 
-def updates(model: nn.Module, logits: Logits, pairs: list[Pair], tokens: int) -> Iterator[Update]:
+def updates(model: nn.Module, logits: Logits, pairs: list[Pair], tokens: int, *, bfloat16: bool) -> Iterator[Update]:
     """Endless training with Adam, warm-up and decay with the inverse square root: each update after it was made.
 
-    On a GPU, if there is one, in bfloat16.
+    On a GPU, if there is one; `bfloat16`: with autocast.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
@@ -77,7 +77,7 @@ def updates(model: nn.Module, logits: Logits, pairs: list[Pair], tokens: int) ->
         labels = pad([pair[1] + [EOS] for pair in batch])
         num_tokens += int((labels != PAD).sum())
         source, inputs, labels = (ids.to(device) for ids in (source, inputs, labels))
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
             loss = F.cross_entropy(
                 logits(source, inputs).flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1
             )
@@ -90,10 +90,10 @@ def updates(model: nn.Module, logits: Logits, pairs: list[Pair], tokens: int) ->
 
 
 def train(model: nn.Module, logits: Logits, data: Path, tokens: int) -> None:
-    """Train until killed, and print `PROGRESS update tokens` every second update, on a GPU with fewer lines."""
+    """Train until killed, on a GPU in bfloat16, and print `PROGRESS update tokens` every second update, or fewer there."""
     on_gpu = torch.cuda.is_available()
     pairs = list(zip(*(sentences(data, data / f"train.bpe.{side}") for side in ("de", "en")), strict=True))
-    for update in updates(model, logits, pairs, tokens):
+    for update in updates(model, logits, pairs, tokens, bfloat16=on_gpu):
         if update.number % (20 if on_gpu else 2) == 0:
             memory = f" gpu {torch.cuda.max_memory_allocated() >> 20}" if on_gpu else ""
             print(f"PROGRESS {update.number} {update.num_tokens} {update.loss.item():.3f}{memory}", flush=True)

@@ -37,7 +37,9 @@ def test_each_of_the_minutes_has_a_record(toolkit, tmp_path, capsys, monkeypatch
     invoke_in(tmp_path, "train", "toy.yaml", "--set", "training.max_duration=[1 update]")
     capsys.readouterr()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["speedrun_peers.py", "runs/toy", toolkit, "--minutes", "0.004", "0.002"])
+    monkeypatch.setattr(
+        sys, "argv", ["speedrun_peers.py", "runs/toy", toolkit, "--minutes", "0.004", "0.002", "--bfloat16"]
+    )
     speedrun_peers.main()
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [record["minutes"] for record in records] == [0.002, 0.004]
