@@ -90,7 +90,7 @@ def updates(model: nn.Module, logits: Logits, pairs: list[Pair], tokens: int, *,
 
 
 def train(model: nn.Module, logits: Logits, data: Path, tokens: int) -> None:
-    """Train until killed, on a GPU in bfloat16, and print `PROGRESS update tokens` every second update, or fewer there."""
+    """Train until killed, on a GPU in bfloat16, and print `PROGRESS update tokens` every second update or twentieth."""
     on_gpu = torch.cuda.is_available()
     pairs = list(zip(*(sentences(data, data / f"train.bpe.{side}") for side in ("de", "en")), strict=True))
     for update in updates(model, logits, pairs, tokens, bfloat16=on_gpu):
