@@ -80,7 +80,7 @@ def draw_attention(
 
     Without a path, the page is returned, which a notebook shows. None, as of an empty line, is left out. Raises
     UserError when there is no such attention or no sentence, for a picture of several sentences, or when `path` has
-    another suffix.
+    another suffix or is in a folder that does not exist.
     """
     given = [weights] if weights is None or isinstance(weights, AttentionWeights) else weights
     sentences = [sentence for sentence in given if sentence is not None]
@@ -91,7 +91,6 @@ def draw_attention(
         return draw_page(sentences, selection, run_name)
     path = Path(path)
     if is_page(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         with output(path, DRAWING) as file:
             file.write(draw_page(sentences, selection, run_name).html.encode())
         return None

@@ -77,7 +77,6 @@ def figure(path: Path, *, width: float, height: float) -> Iterator[Figure]:
         canvas = Figure(figsize=(width, height), layout="constrained")
         yield canvas
         _choose_fonts(canvas)
-        path.parent.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings(record=True) as caught, output(path, DRAWING) as file:
             form = path.suffix.lower().removeprefix(".")
             canvas.savefig(file, format=form, bbox_inches="tight", pad_inches=0.08)

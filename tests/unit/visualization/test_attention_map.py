@@ -125,7 +125,10 @@ def test_a_picture_shows_one_sentence(tmp_path) -> None:
     with pytest.raises(UserError, match=r"use one of \.png, \.svg, \.pdf, \.html"):
         draw_attention(weights, tmp_path / "a.bmp")
     assert not list(tmp_path.iterdir())
-    draw_attention(weights, tmp_path / "new" / "a.svg", AttentionSelection("encoder", whole_words=True))
+    for name in ("a.svg", "a.html"):
+        with pytest.raises(UserError, match="new/a.* cannot be written: No such file or directory"):
+            draw_attention(weights, tmp_path / "new" / name)
+    draw_attention(weights, tmp_path / "a.svg", AttentionSelection("encoder", whole_words=True))
     draw_attention([None, weights, None], tmp_path / "a.html")
     for none in (None, [None]):  # such as translated without `attention=True`
         with pytest.raises(UserError, match="there is no attention to draw"):
@@ -133,7 +136,7 @@ def test_a_picture_shows_one_sentence(tmp_path) -> None:
     with pytest.raises(UserError, match="there is no attention to draw"):
         attention_text(None)
     assert len(page_data((tmp_path / "a.html").read_text(encoding="utf-8"))["explorations"]) == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"new", "a.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.svg", "a.html"}
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
