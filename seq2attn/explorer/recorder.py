@@ -52,7 +52,7 @@ class Node:
     group: int = 0
     fate: Fate = "beam"
     by: int | None = None  # the node that took the last place in the beam, or in the n-best list
-    score: float | None = None  # of a hypothesis that ended, with the length penalty
+    score: float | None = None  # of a hypothesis that ended, with the penalties of length and coverage
     considered: tuple[Considered, ...] = ()  # most probable first
 
 
@@ -91,7 +91,7 @@ class SearchRecorder:
         last = min((number for number, tokens in ended.items() if tokens in scores), key=self._score, default=None)
         for number, tokens in ended.items():
             if tokens in scores:
-                self._change(number, fate="kept", score=scores[tokens])  # with a coverage penalty
+                self._change(number, fate="kept", score=scores[tokens])
             else:
                 self._change(number, fate="worse", by=last)
         parents = {node.parent for node in self.nodes}
@@ -163,7 +163,11 @@ class SearchRecorder:
         hypothesis, token = continuation
         log_prob = _model_log_probs(step, group)[hypothesis, token].item()
         total = self.nodes[parent].total + log_prob
-        score = total / step.penalty.item() if token == EOS and rank else None
+        score = None
+        if token == EOS and rank:
+            score = total / step.penalty.item()
+            if step.end_score is not None:
+                score += step.end_score.view_as(step.before.scores)[group, hypothesis].item()
         self.nodes.append(Node(step.number, parent, token, log_prob, total, rank, group, score=score))
         return len(self.nodes) - 1
 

@@ -153,6 +153,7 @@ class SearchStep:
     strategy: SearchStrategy
     constraints: Constraints
     penalty: Tensor  # length penalty of hypotheses that end
+    end_score: Tensor | None  # [b*K], added to the scores of hypotheses that end after them
     model_log_probs: Tensor  # [b, K, V], or [b, 1, V] in the first step
     log_probs: Tensor  # [b, K, V] under the constraints
     candidates: Candidates
@@ -196,7 +197,7 @@ def search(
             t, candidates, constraints.eos, penalties[t], end_score, strategy.max_finished
         )
         if observer is not None:
-            rules = strategy, constraints, penalties[t]
+            rules = strategy, constraints, penalties[t], end_score
             observer(SearchStep(t, *rules, model_log_probs, log_probs, candidates, before, beams, parent))
         state = reorder_beams(state, parent) if k > 1 else state
         if (remaining := check.remaining_rows(can_improve, t)) is not None and not len(remaining):

@@ -17,6 +17,7 @@ from seq2attn.explorer.page import record
 from seq2attn.inference.glossary import Glossary, Term
 from seq2attn.inference.translator import Translator
 from seq2attn.models import Seq2Seq
+from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.vocabulary import EOS, UNK
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -32,7 +33,7 @@ SEARCHES: dict[str, SearchConfig] = {
     "beam": BeamConfig(beam_size=3, lengths=LENGTHS),
     "wide": BeamConfig(beam_size=6, patience=None, lengths=LENGTHS),
     "ngrams": BeamConfig(beam_size=3, no_repeat_ngram_size=1, lengths=LENGTHS),
-    "coverage": BeamConfig(beam_size=3, coverage_penalty=0.5, lengths=LENGTHS),
+    "coverage": BeamConfig(beam_size=3, patience=None, coverage_penalty=2.0, lengths=LengthsConfig(max_length=3)),
     "diverse": BeamConfig(beam_size=4, num_beam_groups=2, lengths=LENGTHS),
     "sample": SampleConfig(num_samples=3, top_k=3, temperature=2.0, lengths=LENGTHS),
 }
@@ -56,10 +57,24 @@ def forced_log_probs(one: Explorer, tokens: Sequence[int]) -> list[float]:
     return found[: len(tokens)]
 
 
-@pytest.mark.parametrize(("search", "decoder"), covering(itertools.product(SEARCHES, REPRESENTATIVE)))
+def final_score(one: Explorer, tokens: Sequence[int], total: float) -> float:
+    """The score of a hypothesis with EOS, from its log-probability and, for a coverage penalty, its attention."""
+    search = one.translator.search
+    score = total / search.lengths.build_penalty().penalty(torch.tensor(len(tokens))).item()
+    if not search.coverage_penalty:
+        return score
+    pair = one.translator.source.encode(TEXT), list(tokens[:-1])
+    (weights,) = cross_attention_weights(one.translator.model, [pair])
+    assert weights is not None
+    coverage = weights[-1].mean(0).sum(0)[:-1]  # Wu et al. 2016, eq. 14, without EOS
+    return score + search.coverage_penalty * float(np.log(np.minimum(coverage, 1)).sum())
+
+
+PAIRS = [pair for pair in itertools.product(SEARCHES, REPRESENTATIVE) if pair != ("coverage", "fixed-lstm")]
+
+
+@pytest.mark.parametrize(("search", "decoder"), covering(PAIRS))  # without attention there is no coverage
 def test_the_tree_is_that_of_the_search(search: str, decoder: str) -> None:
-    if (search, decoder) == ("coverage", "fixed-lstm"):
-        pytest.skip("has no attention")
     one = explorer(search, decoder)
     found, tree = one.explore(Question(TEXT)), one.explore(Question(TEXT))["tree"]
     translation = one.translator.translate(TEXT)
@@ -76,9 +91,12 @@ def test_the_tree_is_that_of_the_search(search: str, decoder: str) -> None:
         assert tree["total"][node] == pytest.approx(sum(log_probs), abs=2e-3)
         assert tree["log_prob"][node] == pytest.approx(log_probs[-1], abs=1e-3)
         assert tree["step"][node] == len(path(tree, node))
+        if tree["score"][node] is not None:
+            expected_score = final_score(one, path(tree, node), tree["total"][node])
+            assert tree["score"][node] == pytest.approx(expected_score, abs=2e-3)
 
 
-@pytest.mark.parametrize("search", ["greedy", "beam", "wide", "ngrams", "diverse", "sample"])
+@pytest.mark.parametrize("search", SEARCHES)
 def test_candidates_are_dropped_for_the_reason_that_is_given(search: str) -> None:
     tree = explorer(search).explore(Question(TEXT))["tree"]
     parents = {*tree["parent"]}

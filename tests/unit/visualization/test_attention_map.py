@@ -126,7 +126,7 @@ def test_a_picture_shows_one_sentence(tmp_path) -> None:
         draw_attention(weights, tmp_path / "a.bmp")
     assert not list(tmp_path.iterdir())
     for name in ("a.svg", "a.html"):
-        with pytest.raises(UserError, match="new/a.* cannot be written: No such file or directory"):
+        with pytest.raises(UserError, match=r"new/a.* cannot be written: No such file or directory"):
             draw_attention(weights, tmp_path / "new" / name)
     draw_attention(weights, tmp_path / "a.svg", AttentionSelection("encoder", whole_words=True))
     draw_attention([None, weights, None], tmp_path / "a.html")
