@@ -159,7 +159,12 @@ class Explorer:
             if len(self.translator.members) > 1:
                 raise UserError("words are masked for one model, not for an ensemble")
             words = TokenizedText.from_ids(self.translator.source, ids).word_ids
-            ids = [UNK if word in question.masked else id for id, word in zip(ids, words, strict=True)]
+            tokens = zip(ids, words, strict=True)  # a masked word of several tokens becomes one
+            ids = [
+                UNK if word in question.masked else id
+                for place, (id, word) in enumerate(tokens)
+                if word not in question.masked or words.index(word) == place
+            ]
         first = replace(line, line=line.texts[0], segments=(tuple(ids),), segment_texts=line.segment_texts[:1])
         return replace(first, prefix=question.prefix)
 
