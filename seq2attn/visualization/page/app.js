@@ -1,6 +1,6 @@
 // The state of the page, and its views. A view is a function (section, app) that draws the section anew.
 
-import { byId, choice, make, menu } from "explorer/dom.js";
+import { button, byId, choice, make, menu } from "explorer/dom.js";
 import { ask, isLive, page, post } from "explorer/data.js";
 import { drawAttention } from "explorer/attention.js";
 import { drawConsidered } from "explorer/considered.js";
@@ -190,13 +190,16 @@ function chooser(label, names, selected, isSliding, onSelect) {
 function showRuns() {
   const names = page.runs ?? [];
   if (names.length < 2) return byId("runs").replaceChildren(names[0] ?? app.current?.run ?? "");
-  const compare = make("button", { type: "button", textContent: "compare" });
-  compare.addEventListener("click", () => {
+  const compare = () => {
     const other = (app.question.run + 1) % names.length;
     if (app.current) app.explore({ run: other }, { second: true }).then(() => app.set({ reason: "what if" }));
-  });
+  };
   const select = run => app.explore({ run, prefix: [], masked: [] });
-  byId("runs").replaceChildren(...chooser("run", names, app.question.run, true, select), " ", compare);
+  byId("runs").replaceChildren(
+    ...chooser("run", names, app.question.run, true, select),
+    " ",
+    button("compare", compare),
+  );
 }
 
 function showRecorded() {

@@ -1,7 +1,7 @@
 // The tokens considered after a hypothesis of the tree: their probability by the model, and under the rules of the search.
 
 import { isLive } from "explorer/data.js";
-import { isolate, make, percent, readable } from "explorer/dom.js";
+import { button, isolate, make, numberCell, percent, readable, row, table } from "explorer/dom.js";
 import { pathTo, RULES } from "explorer/tree.js";
 
 export function drawConsidered(section, app) {
@@ -32,24 +32,23 @@ export function drawConsidered(section, app) {
   const chosen = current.tree.token[state.node ?? pathTo(current.tree, app.hypothesis.leaf ?? 0)[path.length]];
   const rows = words.map(([token, model, allowed = model, rule = null]) => {
     const name = current.tokens[token],
-      button = make("button", { type: "button", textContent: readable(name), dir: "auto" });
-    button.title = isLive ? `Force ${isolate(name)} here, and search on.` : name;
-    button.setAttribute("aria-pressed", token === chosen);
-    button.disabled = rule === "special";
-    const prefix = [...path.map(node => current.tree.token[node]), token];
-    button.addEventListener("click", () =>
-      isLive ? app.explore({ prefix }) : app.say("Words are forced in a live page: seq2attn explore RUN."),
-    );
+      prefix = [...path.map(node => current.tree.token[node]), token];
+    const force = () =>
+      isLive ? app.explore({ prefix }) : app.say("Words are forced in a live page: seq2attn explore RUN.");
+    const word = button(readable(name), force, {
+      dir: "auto",
+      title: isLive ? `Force ${isolate(name)} here, and search on.` : name,
+      ariaPressed: token === chosen,
+      disabled: rule === "special",
+    });
     const bar = make("td", { className: "bar" }, make("span", {}));
     bar.firstChild.style.width = `${(100 * Math.exp(model)).toFixed(1)}%`;
-    const against = make("button", {
-      type: "button",
+    const compare = () => app.set({ word: path.length, other: token, reason: "mattered" });
+    const against = button("why not?", compare, {
       className: "why",
-      textContent: "why not?",
       title: "Compare with the chosen word: what mattered?",
+      hidden: token === chosen,
     });
-    against.hidden = token === chosen;
-    against.addEventListener("click", () => app.set({ word: path.length, other: token, reason: "mattered" }));
     const status = rule
       ? RULES[rule]
       : allowed === null
@@ -57,22 +56,9 @@ export function drawConsidered(section, app) {
         : Math.abs(allowed - model) > 0.001
           ? percent(allowed)
           : "";
-    return make(
-      "tr",
-      {},
-      make("td", {}, button),
-      bar,
-      make("td", { className: "number", textContent: percent(model) }),
-      make("td", { textContent: status }),
-      make("td", {}, isLive ? against : ""),
-    );
+    return row(word, bar, numberCell(percent(model)), status, isLive ? against : "");
   });
-  const head = make(
-    "tr",
-    {},
-    ...["word", "", "model", "search", ""].map(name => make("th", { scope: "col", textContent: name })),
-  );
-  section.replaceChildren(title, after, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+  section.replaceChildren(title, after, table(["word", "", "model", "search", ""], rows));
   return true;
 }
 

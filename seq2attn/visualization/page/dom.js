@@ -9,6 +9,25 @@ export function make(name, properties = {}, ...children) {
   return element;
 }
 
+/** A button with a text. */
+export function button(text, onClick, properties = {}) {
+  const element = make("button", { type: "button", textContent: text, ...properties });
+  element.addEventListener("click", onClick);
+  return element;
+}
+
+/** A table with the names of its columns, as text or elements. */
+export function table(names, rows, className = "") {
+  const head = make("tr", {}, ...names.map(name => make("th", { scope: "col" }, name)));
+  return make("table", { className }, make("thead", {}, head), make("tbody", {}, ...rows));
+}
+
+/** A row of a table, from its cells or their contents. */
+export const row = (...cells) =>
+  make("tr", {}, ...cells.map(cell => (/^T[DH]$/.test(cell.tagName) ? cell : make("td", {}, cell))));
+
+export const numberCell = text => make("td", { className: "number", textContent: text });
+
 /** A piece of text that keeps its own direction within other text. */
 export const isolate = text => `\u2068${text}\u2069`;
 
@@ -43,12 +62,9 @@ export function canvasOf(canvas, width, height) {
 /** A group of buttons of which one is pressed; arrow keys move between them. */
 export function choice(label, names, selected, onSelect) {
   const group = make("span", { className: "choice", role: "group", ariaLabel: label });
-  names.forEach(([value, name]) => {
-    const button = make("button", { type: "button", textContent: name });
-    button.setAttribute("aria-pressed", value === selected);
-    button.addEventListener("click", () => onSelect(value));
-    group.append(button);
-  });
+  group.append(
+    ...names.map(([value, name]) => button(name, () => onSelect(value), { ariaPressed: value === selected })),
+  );
   group.addEventListener("keydown", event => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key],
       buttons = [...group.children];

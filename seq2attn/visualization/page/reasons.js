@@ -2,7 +2,19 @@
 
 import { drawMap, select } from "explorer/attention.js";
 import { headNames, isLive } from "explorer/data.js";
-import { choice, fixed, isolate, largest, make, percent, readable } from "explorer/dom.js";
+import {
+  button,
+  choice,
+  fixed,
+  isolate,
+  largest,
+  make,
+  numberCell,
+  percent,
+  readable,
+  row,
+  table,
+} from "explorer/dom.js";
 import { pathTo } from "explorer/tree.js";
 
 const TABS = [
@@ -66,19 +78,12 @@ async function drawImportance(body, app) {
 
 function importanceTable(found) {
   const present = Object.keys(MEASURES).filter(name => found[name]),
-    head = make(
-      "tr",
-      {},
-      make("td", {}),
-      ...found.words.map(word => make("th", { scope: "col", textContent: readable(word), dir: "auto" })),
-    );
+    words = found.words.map(word => make("span", { textContent: readable(word), dir: "auto" }));
   const tops = Object.fromEntries(present.map(name => [name, found[name].indexOf(Math.max(...found[name]))]));
   const rows = present.map(name => {
     const full = largest(found[name].map(Math.abs)) || 1,
       [label, meaning] = MEASURES[name];
-    return make(
-      "tr",
-      {},
+    return row(
       make("th", { scope: "row", textContent: label, title: meaning }),
       ...found[name].map((value, i) => {
         const bar = make("span", { className: value < 0 ? "bar against" : "bar" });
@@ -102,11 +107,7 @@ function importanceTable(found) {
   return make(
     "div",
     {},
-    make(
-      "div",
-      { className: "scroll" },
-      make("table", { className: "effects" }, make("thead", {}, head), make("tbody", {}, ...rows)),
-    ),
+    make("div", { className: "scroll" }, table(["", ...words], rows, "effects")),
     make("p", { className: differ ? "differ" : "", textContent: note }),
     make("ul", { className: "faint" }, ...meanings),
   );
@@ -157,20 +158,16 @@ function edits(app, words) {
   );
   menu.addEventListener("change", () => (app.state.changed = Number(menu.value)));
   const text = make("input", { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" });
-  const button = (name, change) => {
-    const one = make("button", { type: "button", textContent: name });
-    one.addEventListener("click", () => app.explore(change(Number(menu.value)), { second: true }));
-    return one;
-  };
+  const edit = (name, change) => button(name, () => app.explore(change(Number(menu.value)), { second: true }));
   const edited = (place, word) => ({ text: replaceWord(app.current.text, words, place, word), prefix: [], masked: [] });
   return make(
     "p",
     { className: "controls" },
     menu,
     text,
-    button("change", place => edited(place, text.value)),
-    button("mask", place => ({ masked: [place], prefix: [] })),
-    button("delete", place => edited(place, "")),
+    edit("change", place => edited(place, text.value)),
+    edit("mask", place => ({ masked: [place], prefix: [] })),
+    edit("delete", place => edited(place, "")),
   );
 }
 
@@ -250,8 +247,7 @@ function drawDiagnosis(body, app) {
       value: app.question.reference ?? "",
       dir: "auto",
     });
-    const button = make("button", { textContent: "compare" }),
-      form = make("form", { className: "controls" }, text, button);
+    const form = make("form", { className: "controls" }, text, make("button", { textContent: "compare" }));
     form.addEventListener("submit", event => {
       event.preventDefault();
       app.explore({ reference: text.value });
@@ -262,11 +258,9 @@ function drawDiagnosis(body, app) {
   const best = current.hypotheses[0];
   body.append(make("p", { textContent: VERDICTS[found.cause] }));
   const line = (name, tokens, logProbs, score) =>
-    make(
-      "tr",
-      {},
+    row(
       make("th", { scope: "row", textContent: name }),
-      make("td", { className: "number", textContent: fixed(score, 3) }),
+      numberCell(fixed(score, 3)),
       make(
         "td",
         { dir: "auto" },
@@ -276,20 +270,11 @@ function drawDiagnosis(body, app) {
         ]),
       ),
     );
-  const head = make("tr", {}, ...["", "score", "tokens"].map(name => make("th", { scope: "col", textContent: name })));
-  body.append(
-    make(
-      "table",
-      {},
-      make("thead", {}, head),
-      make(
-        "tbody",
-        {},
-        line("translation", best.target.tokens, found.output_log_probs, found.output_score),
-        line("reference", found.reference.tokens, found.log_probs, found.score),
-      ),
-    ),
-  );
+  const rows = [
+    line("translation", best.target.tokens, found.output_log_probs, found.output_score),
+    line("reference", found.reference.tokens, found.log_probs, found.score),
+  ];
+  body.append(table(["", "score", "tokens"], rows));
   if (found.parts_at !== null) {
     const probabilities = [found.output_log_probs, found.log_probs].map(values => percent(values[found.parts_at]));
     body.append(

@@ -1,7 +1,7 @@
 // Source and translation with their alignment, the n-best list, and the forced beginning of the translation.
 
 import { matrix } from "explorer/data.js";
-import { fixed, isolate, make, percent, readable } from "explorer/dom.js";
+import { button, fixed, isolate, make, numberCell, percent, readable, row, table } from "explorer/dom.js";
 
 /** For each target token its weights on the source tokens: of the head for alignment, else the mean of the top layer. */
 function alignment({ attention, alignment_head: chosen }) {
@@ -59,11 +59,11 @@ export function drawSentence(section, app) {
 function tokenLine(name, { tokens }, logProbs = []) {
   const line = make("p", { className: "tokens", ariaLabel: name, dir: "auto" });
   tokens.forEach((token, place) => {
-    const button = make("button", { type: "button", textContent: readable(token) });
-    button.classList.toggle("starts", /^[▁ ]/u.test(token));
-    if (TAG.test(token)) Object.assign(button, { className: "tag", dir: "ltr" });
-    if (logProbs[place] !== undefined) button.title = `${isolate(token)}: ${percent(logProbs[place])}`;
-    line.append(button);
+    const word = make("button", { type: "button", textContent: readable(token) });
+    word.classList.toggle("starts", /^[▁ ]/u.test(token));
+    if (TAG.test(token)) Object.assign(word, { className: "tag", dir: "ltr" });
+    if (logProbs[place] !== undefined) word.title = `${isolate(token)}: ${percent(logProbs[place])}`;
+    line.append(word);
   });
   return line;
 }
@@ -77,13 +77,9 @@ function forced(app) {
   if (!prefix?.length) return [];
   const line = make("p", { className: "forced" }, "forced: ");
   prefix.forEach((id, place) => {
-    const undo = make("button", {
-      type: "button",
-      textContent: `${readable(tokens[id] ?? "?")} ×`,
-      title: "Search without this token and those after it.",
-    });
-    undo.addEventListener("click", () => app.explore({ prefix: prefix.slice(0, place) }));
-    line.append(undo);
+    const undo = () => app.explore({ prefix: prefix.slice(0, place) });
+    const title = "Search without this token and those after it.";
+    line.append(button(`${readable(tokens[id] ?? "?")} ×`, undo, { title }));
   });
   return [line];
 }
@@ -91,30 +87,16 @@ function forced(app) {
 function nBestList(app) {
   const { hypotheses } = app.current;
   if (hypotheses[0].score === undefined) return make("div");
-  const head = make(
-    "tr",
-    {},
-    ...["", "log-prob.", "penalty", "score"].map(name => make("th", { scope: "col", textContent: name })),
-  );
-  head.children[2].title = "Length penalty: the log-probability is divided by it.";
+  const title = "Length penalty: the log-probability is divided by it.";
+  const names = ["", "log-prob.", make("span", { textContent: "penalty", title }), "score"];
   const rows = hypotheses.map((one, rank) => {
-    const button = make("button", { type: "button", textContent: one.text || "(empty)", dir: "auto" });
-    button.setAttribute("aria-pressed", rank === app.state.hypothesis);
-    button.addEventListener("click", () => app.set({ hypothesis: rank, node: null, word: null }));
-    return make(
-      "tr",
-      {},
-      make("td", {}, button),
-      ...["log_prob", "penalty", "score"].map(key =>
-        make("td", { className: "number", textContent: fixed(one[key], 3) }),
-      ),
-    );
+    const select = () => app.set({ hypothesis: rank, node: null, word: null });
+    const translation = button(one.text || "(empty)", select, {
+      dir: "auto",
+      ariaPressed: rank === app.state.hypothesis,
+    });
+    return row(translation, ...["log_prob", "penalty", "score"].map(key => numberCell(fixed(one[key], 3))));
   });
-  const title = make("h2", { textContent: `n-best list of ${app.current.search.description}` });
-  return make(
-    "div",
-    { className: "list" },
-    title,
-    make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)),
-  );
+  const heading = make("h2", { textContent: `n-best list of ${app.current.search.description}` });
+  return make("div", { className: "list" }, heading, table(names, rows));
 }

@@ -1,7 +1,7 @@
 // All lines of a test set: a table and a scatter plot by their measures. A click opens a line in the other views.
 
 import { isLive, page } from "explorer/data.js";
-import { canvasOf, color, fixed, make, menu } from "explorer/dom.js";
+import { button, canvasOf, color, fixed, make, menu, numberCell, row, table } from "explorer/dom.js";
 
 const MEASURES = {
   chrf: "chrF",
@@ -46,39 +46,20 @@ export function drawTable(section, app) {
       value,
       chosen => app.set({ [key]: chosen }),
     );
-  const head = make(
-    "tr",
-    {},
-    ...present.map(name => {
-      const button = make("button", {
-        type: "button",
-        textContent: `${MEASURES[name]}${name === order ? (isDown ? " ↓" : " ↑") : ""}`,
-      });
-      button.addEventListener("click", () => app.set({ order: name === order && !isDown ? `-${name}` : name }));
-      return make("th", { scope: "col" }, button);
-    }),
-    ...["source", "translation", "reference"].map(name => make("th", { scope: "col", textContent: name })),
-  );
-  const body = sorted.slice(0, state.shown).map(row => {
-    const button = make("button", { type: "button", textContent: row.source || "(empty)", dir: "auto" });
-    button.addEventListener("click", () => open(row));
-    return make(
-      "tr",
-      {},
-      ...present.map(name =>
-        make("td", {
-          className: "number",
-          textContent: fixed(row[name], name === "unattended" || name === "repeated" ? 0 : 2),
-        }),
-      ),
-      make("td", {}, button),
-      make("td", { textContent: row.text, dir: "auto" }),
-      make("td", { textContent: row.reference ?? "", dir: "auto" }),
-    );
+  const heads = present.map(name => {
+    const text = `${MEASURES[name]}${name === order ? (isDown ? " ↓" : " ↑") : ""}`;
+    return button(text, () => app.set({ order: name === order && !isDown ? `-${name}` : name }));
   });
+  const body = sorted.slice(0, state.shown).map(one =>
+    row(
+      ...present.map(name => numberCell(fixed(one[name], name === "unattended" || name === "repeated" ? 0 : 2))),
+      button(one.source || "(empty)", () => open(one), { dir: "auto" }),
+      make("td", { textContent: one.text, dir: "auto" }),
+      make("td", { textContent: one.reference ?? "", dir: "auto" }),
+    ),
+  );
   const isCut = matches.length > state.shown,
-    more = make("button", { type: "button", textContent: "more", hidden: !isCut });
-  more.addEventListener("click", () => app.set({ shown: state.shown + 200 }));
+    more = button("more", () => app.set({ shown: state.shown + 200 }), { hidden: !isCut });
   const count = `${matches.length} of ${rows.length} lines${isCut ? `, the first ${state.shown} shown` : ""} `;
   section.replaceChildren(
     make(
@@ -91,11 +72,7 @@ export function drawTable(section, app) {
       more,
     ),
     make("div", { className: "scroll" }, scatter(matches, axes, open)),
-    make(
-      "div",
-      { className: "scroll" },
-      make("table", { className: "lines" }, make("thead", {}, head), make("tbody", {}, ...body)),
-    ),
+    make("div", { className: "scroll" }, table([...heads, "source", "translation", "reference"], body, "lines")),
   );
   return true;
 }
