@@ -87,8 +87,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run of ours with a joint tokenizer and a test set")
     parser.add_argument("toolkit", choices=TOOLKITS)
     parser.add_argument("--minutes", type=float, nargs="+", default=[10.0, 30.0], help="when to translate")
-    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of products")
-    parser.add_argument("--bfloat16", action="store_true", help="train with autocast")
+    parser.add_argument("--bfloat16", action="store_true", help="train in bfloat16")
     arguments = parser.parse_args()
     prepared, experiment = load_prepared(arguments.run), RunDirectory(arguments.run).load_config()
     assert experiment.tokenizer.joint is not None, "the toolkits share one table of embeddings"

@@ -49,6 +49,11 @@ class Starter:
     device: torch.device
     max_batch_tokens: int = 2**31  # for enough updates in an epoch
 
+    @property
+    def precision(self) -> str | None:
+        """bfloat16 for a processor that multiplies it faster; None for the default."""
+        return "bfloat16" if self.device.type == "cpu" and has_bfloat16_products() else None
+
     def experiment(self, candidate: Candidate) -> ExperimentConfig:
         """The config of a candidate."""
         return load_json(yaml.safe_load(self.text(candidate).encode()), self.options.output, ExperimentConfig)
@@ -90,8 +95,8 @@ class Starter:
             training["validation"] = {"max_sentences": MAX_DEV_PAIRS}
         if self.options.device != "auto":
             training["device"] = self.options.device
-        if self.device.type == "cpu" and has_bfloat16_products():
-            training["precision"] = "bfloat16"
+        if self.precision is not None:
+            training["precision"] = self.precision
         return {
             "data": {"train": train, "dev": dev, "filters": {"max_length": 128, "max_length_ratio": 3}},
             "tokenizer": tokenizers,
@@ -133,6 +138,8 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     estimates = trial.measured(trial_seconds) if options.trial else trial.by_table()
     how = "measured" if options.trial else "by a table of speeds"
     comments = [f"{duration} on {device}, {how}:", *_reasons(trial, estimates)]
+    if starter.precision is not None:
+        comments.append("bfloat16, as this processor has instructions for it; without `precision` on another machine")
     log("\n".join(comments))
     if rows is not None:
         write_split(text_files, rows, split)

@@ -213,7 +213,7 @@ def draw_figures(recipe: Recipe, records: Records, folder: Path) -> dict[str, Pa
     figures = dict[str, Path]()
     first = {trial: next(iter(by_seed.items())) for trial, by_seed in records.items() if by_seed}
     baseline = recipe.plan.baseline
-    if recipe.config.figures:
+    if recipe.config.figures and first:
         folder.mkdir(parents=True, exist_ok=True)
     if "bleu-by-length" in recipe.config.figures and first:
         for name in baseline.experiment.data.test:

@@ -114,7 +114,7 @@ def test_candidates_are_dropped_for_the_reason_that_is_given(search: str) -> Non
         elif fate == "min_length":
             assert tokens[-1] == EOS and len(tokens) <= LENGTHS.min_length
         elif fate == "max_length":
-            assert tokens[-1] != EOS and len(tokens) == LENGTHS.max_length + 1
+            assert tokens[-1] != EOS and len(tokens) == SEARCHES[search].lengths.max_length + 1
         elif fate == "ngram":
             assert search == "ngrams" and tokens[-1] in tokens[:-1]
         elif fate == "special":

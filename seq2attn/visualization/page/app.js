@@ -145,7 +145,8 @@ function render() {
   const section = document.activeElement?.closest("section, nav, #runs, #choice");
   const place = section ? [...section.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement) : -1;
   drawViews();
-  if (place >= 0) section.querySelectorAll(FOCUSABLE)[place]?.focus({ preventScroll: true });
+  const same = section?.querySelectorAll(FOCUSABLE)[place];
+  (same?.hidden ? section.querySelector(FOCUSABLE) : same)?.focus({ preventScroll: true });
 }
 
 // The fragment of the address holds the question and the selection, so that a link restores the page.
@@ -180,7 +181,8 @@ function recall() {
 
 /** A menu and, for steps of one thing such as checkpoints, a slider. */
 function chooser(label, names, selected, isSliding, onSelect) {
-  const slider = make("input", { type: "range", max: names.length - 1, value: selected, ariaLabel: label });
+  const properties = { type: "range", max: names.length - 1, value: selected };
+  const slider = make("input", { ...properties, ariaLabel: label, ariaValueText: names[selected] });
   slider.addEventListener("change", () => onSelect(Number(slider.value)));
   const entries = names.map((name, i) => [String(i), name]);
   const select = menu(label, entries, String(selected), value => onSelect(Number(value)));
@@ -205,10 +207,12 @@ function showRuns() {
 function showRecorded() {
   byId("choice").hidden = recorded.length < 2;
   if (recorded.length < 2) return;
-  const names = recorded.map((one, i) => `${one.run || i + 1}: ${one.text}`),
-    isSame = recorded.every(one => one.text === recorded[0].text);
+  const isSame = recorded.every(one => one.text === recorded[0].text),
+    names = recorded.map((one, i) => `${one.run || i + 1}${isSame ? "" : `: ${one.text}`}`);
   const select = sentence => app.set({ sentence, hypothesis: 0, node: null, word: null, other: null });
-  byId("choice").replaceChildren(...chooser("sentence", names, recorded.indexOf(app.current), isSame, select));
+  byId("choice").replaceChildren(
+    ...chooser(isSame ? "run" : "sentence", names, recorded.indexOf(app.current), isSame, select),
+  );
 }
 
 async function save() {

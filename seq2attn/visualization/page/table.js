@@ -79,10 +79,11 @@ export function drawTable(section, app) {
 
 /** Whether a row has all words, and measures such as `chrf<40` or `log_prob>=-1`. */
 function filterOf(text) {
-  const [words, limits] = [[], []];
-  for (const term of text.toLowerCase().split(/\s+/u)) {
-    const [, name, sign, number] = term.match(/^([a-z_]+)([<>]=?)(-?\d+(?:\.\d+)?)$/u) ?? [];
-    name in MEASURES ? limits.push([name, sign, Number(number)]) : words.push(term);
+  const [words, limits] = [[], []],
+    spaces = new RegExp(`(${Object.keys(MEASURES).join("|")})\\s*([<>]=?)\\s*`, "gu");
+  for (const term of text.toLowerCase().replace(spaces, "$1$2").split(/\s+/u)) {
+    const [, name, sign, number] = term.match(/^([a-z_]+)([<>]=?)(-?\d*\.?\d+)$/u) ?? [];
+    Object.hasOwn(MEASURES, name) ? limits.push([name, sign, Number(number)]) : words.push(term);
   }
   const holds = (value, sign, limit) =>
     value !== null && ((sign[0] === "<" ? value < limit : value > limit) || (sign[1] && value === limit));

@@ -170,7 +170,7 @@ def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_p
             assert shown == pytest.approx(values[::-1] if is_down else values, abs=0.006)
         middle = values[len(values) // 2]
         for sign, holds in {"<": float.__lt__, ">=": float.__ge__}.items():
-            chromium.choose("#table input", f"TWO {name}{sign}{middle} s")
+            chromium.choose("#table input", f"TWO {name} {sign} {middle} s")
             expected = [
                 row
                 for row in rows

@@ -31,16 +31,24 @@ def test_scores_of_the_search_are_those_of_forced_decoding(toolkit):
             assert float(log_probs.gather(1, labels[:, None]).sum()) == pytest.approx(hypothesis.log_prob, abs=1e-3)
 
 
-@pytest.mark.parametrize("toolkit", TOOLKITS)
-def test_each_of_the_minutes_has_a_record(toolkit, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("toolkit", "options"), zip(TOOLKITS, [["--bfloat16"], []], strict=True))
+def test_each_of_the_minutes_has_a_record(toolkit, options, tmp_path, capsys, monkeypatch):
     write_toy(tmp_path)
     invoke_in(tmp_path, "train", "toy.yaml", "--set", "training.max_duration=[1 update]")
     capsys.readouterr()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        sys, "argv", ["speedrun_peers.py", "runs/toy", toolkit, "--minutes", "0.004", "0.002", "--bfloat16"]
-    )
+    arguments = ["speedrun_peers.py", "runs/toy", toolkit, "--minutes", "0.004", "0.002", *options]
+    monkeypatch.setattr(sys, "argv", arguments)
+    dtypes, logits = set(), Peer.logits
+
+    def observed(peer, source, inputs):
+        found = logits(peer, source, inputs)
+        dtypes.add((peer.model.training, found.dtype))
+        return found
+
+    monkeypatch.setattr(Peer, "logits", observed)
     speedrun_peers.main()
+    assert dtypes == {(True, torch.bfloat16 if options else torch.float32), (False, torch.float32)}
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [record["minutes"] for record in records] == [0.002, 0.004]
     assert 0 < records[0]["updates"] < records[1]["updates"]
