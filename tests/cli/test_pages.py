@@ -23,8 +23,8 @@ CORPORA = ROOT.parent / "shared" / "corpora"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "demo", "multi30k", "__pycache__", ".*_cache")
 NUM_UPDATES = {"docs/export.md": 500, "docs/training.md": 60}  # so that sentences do not end by chance, or never
 SHORTER = {
-    "seq2attn speedrun configs": ["--target=0"], "python scripts/minimal.py": ["--updates=5"],
-    "seq2attn init": ["--no-trial"],
+    "seq2attn speedrun configs": ["--target=0", "--set=training.validation.every=2 updates"],
+    "python scripts/minimal.py": ["--updates=5"], "seq2attn init": ["--no-trial"],
 }  # fmt: skip
 MODULES = ("my_scores.py", "my_decoders.py", "my_alignments.py", "mine.yaml")
 SLOW = (
@@ -39,7 +39,7 @@ def copy_checkout(folder: Path) -> None:
     for name in ("configs", "scripts", "data/phrasebook"):
         shutil.copytree(ROOT / name, folder / name)
     for config in (folder / "configs/phrasebook.yaml", *(folder / "configs").glob("*/*.yaml")):
-        content = re.sub(r"dim: (128|256|384|680|1024)", "dim: 16", config.read_text(encoding="utf-8"))
+        content = re.sub(r"dim: (128|192|256|384|680|1024)", "dim: 16", config.read_text(encoding="utf-8"))
         content = re.sub(r"vocab_size: (5000|9700)", "vocab_size: 500", content)
         config.write_text(content.replace("lengths: {", "lengths: {max_length: 20, "), encoding="utf-8")
     shorten_text(folder / "data/phrasebook")
