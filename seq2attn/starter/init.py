@@ -137,9 +137,7 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
         log(f"trying models on {device} for {trial_seconds:g} seconds")
     estimates = trial.measured(trial_seconds) if options.trial else trial.by_table()
     how = "measured" if options.trial else "by a table of speeds"
-    comments = [f"{duration} on {device}, {how}:", *_reasons(trial, estimates)]
-    if starter.precision is not None:
-        comments.append("bfloat16, as this processor has instructions for it; without `precision` on another machine")
+    comments = [f"{duration} on {device}, {how}:", *_reasons(trial, estimates, starter.precision)]
     log("\n".join(comments))
     if rows is not None:
         write_split(text_files, rows, split)
@@ -148,14 +146,16 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     return estimates[0]
 
 
-def _reasons(trial: CandidateTrial, estimates: Sequence[Estimate]) -> Iterator[str]:
-    """The table of the estimates, the best first, and why that is chosen."""
+def _reasons(trial: CandidateTrial, estimates: Sequence[Estimate], precision: str | None) -> Iterator[str]:
+    """The table of the estimates, the best first, and why that is chosen, and the precision."""
     best = estimates[0]
     yield trial.table(estimates)
     yield f"* with as many tokens of {trial.candidates.corpus}: it orders models, and promises nothing for your text"
     reason = "the one for so much text and time" if best.candidate.from_tokens else "the best BLEU to expect"
     is_known = best.bleu or best.candidate.from_tokens
     yield f"chosen: {best.candidate.name}, {reason if is_known else 'the fastest: none was measured with so little'}"
+    if precision is not None:
+        yield f"{precision}: this processor has instructions for it; without `precision` on another machine"
     if best.epochs < 1:
         hours = trial.tokens_per_epoch / best.speed / 3600
         yield f"warning: the time is too short for one epoch, which takes {hours:,.2g} hours: give more, or less text"

@@ -20,7 +20,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.vocabulary import EOS, UNK
-from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
+from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.marks import covering, slow_but
 from tests.support.models import REPRESENTATIVE, model
 from tests.support.searches import spread_logits
@@ -247,14 +247,6 @@ def test_a_masked_word_is_unknown_to_the_model() -> None:
     assert [hypothesis["text"] for hypothesis in found["hypotheses"]] == [
         each.text for each in (unknown, *unknown.alternatives)
     ]
-
-
-@pytest.mark.parametrize(("word", "tokens"), [(0, "<unk> ▁ d e f </s>"), (1, "a b c <unk> </s>")])
-def test_a_masked_word_of_several_tokens_is_one_unknown_token(word: int, tokens: str) -> None:
-    tokenizer = CharacterTokenizerConfig().train(["abc def"])
-    translator = Translator.from_model(model("gru", "luong-feeding", "multi-head"), tokenizer, tokenizer)
-    found = Explorer("", translator).explore(Question("abc def", masked=(word,)))
-    assert " ".join(found["source"]["tokens"]) == tokens
 
 
 @pytest.mark.parametrize("decoder", ["transformer", "luong-feeding", "convolutional", "fixed-lstm", "ssru"])

@@ -12,7 +12,6 @@ import uvicorn
 
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage, explore_live, record
-from seq2attn.explorer.sentence_table import measure_sentences
 from seq2attn.explorer.server import build_app
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
@@ -20,27 +19,11 @@ from seq2attn.tokenizers.tokenized_text import pool_to_words
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.visualization.page import script_json
 from tests.support.browser import Browser
+from tests.support.explorer_pages import MODELS, TEXT, click, explorer, texts
 from tests.support.models import model
 from tests.support.searches import spread_logits
 
-NAMES = ["one", "two", "three", "four", "five", "six", "seven"]
-TEXT = "two </script><b> one seven"
-MODELS = {
-    "transformer": ("transformer", "multi-head", "global"),
-    "local": ("luong", "general", "local-p"),
-    "hard": ("luong", "general", "hard-gumbel"),
-    "monotonic": ("luong", "general", "monotonic"),
-    "none": ("fixed-gru", "additive", "global"),
-}
 VIEWS = ["sentence", "tree", "considered", "attention", "reasons"]
-
-
-def explorer(name: str) -> Explorer:
-    decoder, score, align = MODELS[name]
-    tokenizer = WordTokenizerConfig().train(NAMES)
-    net = spread_logits(model("transformer" if name == "transformer" else "gru", decoder, score, align))
-    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
-    return Explorer(name, Translator.from_model(net, tokenizer, tokenizer, search))
 
 
 def save(folder: Path, *names: str) -> tuple[Path, list[dict[str, Any]]]:
@@ -50,23 +33,11 @@ def save(folder: Path, *names: str) -> tuple[Path, list[dict[str, Any]]]:
     return folder / "page.html", explorations
 
 
-def texts(browser: Browser, selector: str) -> list[str]:
-    """The text of all elements."""
-    found: list[str] = browser.get(f"[...document.querySelectorAll({selector!r})].map(e => e.textContent)")
-    return found
-
-
 def press(browser: Browser, *keys: str) -> None:
     for key in keys:
         code = 13 if key == "Enter" else 0
         for kind in ("keyDown", "keyUp"):
             browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
-
-
-def click(browser: Browser, section: str, name: str) -> None:
-    """Click the button with this text."""
-    buttons = f"[...document.querySelectorAll('#{section} button, {section} > form > button')]"
-    browser.get(f"{buttons}.find(button => button.textContent === {name!r}).click()")
 
 
 @pytest.mark.parametrize("width", [400, 900, 1400])
@@ -147,39 +118,6 @@ def test_a_slider_chooses_among_checkpoints(chromium: Browser, tmp_path: Path) -
     ExplorerPage(checkpoints).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html")
     assert chromium.get("document.querySelector('#choice input')") is None
-
-
-def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_path: Path) -> None:
-    lines, references = [f"two {word}" for word in NAMES] * 30, [f"one {word}" for word in NAMES] * 30
-    one = explorer("transformer")
-    rows = list(measure_sentences(one.translator, lines, references))
-    ExplorerPage([one.explore(Question(lines[3]))], {"name": "test", "rows": rows}).save(tmp_path / "page.html")
-    chromium.open(tmp_path / "page.html")
-    count = "document.querySelectorAll('#table tbody tr').length"
-    assert len(texts(chromium, "#table tbody tr")) == 200
-    click(chromium, "table", "more")
-    assert len(texts(chromium, "#table tbody tr")) == len(rows) and not chromium.get("location.hash.includes('order')")
-    measures = [name for name in rows[0] if name not in ("source", "text", "reference")]
-    assert len(texts(chromium, "#table th")) == len(measures) + 3
-    for number, name in enumerate(measures):
-        values = sorted(row[name] for row in rows)
-        for is_down in (False, True):
-            if number or is_down:
-                chromium.get(f"document.querySelectorAll('#table th button')[{number}].click()")
-            shown = [float(cell) for cell in texts(chromium, f"#table td:nth-child({number + 1})")]
-            assert shown == pytest.approx(values[::-1] if is_down else values, abs=0.006)
-        middle = values[len(values) // 2]
-        for sign, holds in {"<": float.__lt__, ">=": float.__ge__}.items():
-            chromium.choose("#table input", f"TWO {name} {sign} {middle} s")
-            expected = [
-                row
-                for row in rows
-                if holds(float(row[name]), float(middle)) and "s" in f"{row['source']}{row['text']}{row['reference']}"
-            ]
-            assert chromium.get(count) == min(len(expected), len(rows))
-        chromium.choose("#table input", "")
-    click(chromium, "table", lines[3])
-    assert texts(chromium, "#sentence .tokens")[0] == f"{lines[3].replace(' ', '')}</s>"
 
 
 RIGHT_TO_LEFT = ["הכלב", "רץ", "كلب", "你好", "x\u202ey", "word"]

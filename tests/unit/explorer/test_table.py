@@ -1,0 +1,44 @@
+"""The table of a test set in the explorer's page."""
+
+from pathlib import Path
+
+import pytest
+
+from seq2attn.explorer.explore import Question
+from seq2attn.explorer.page import ExplorerPage
+from seq2attn.explorer.sentence_table import measure_sentences
+from tests.support.browser import Browser
+from tests.support.explorer_pages import NAMES, click, explorer, texts
+
+
+def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_path: Path) -> None:
+    lines, references = [f"two {word}" for word in NAMES] * 30, [f"one {word}" for word in NAMES] * 30
+    one = explorer("transformer")
+    rows = list(measure_sentences(one.translator, lines, references))
+    ExplorerPage([one.explore(Question(lines[3]))], {"name": "test", "rows": rows}).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    count = "document.querySelectorAll('#table tbody tr').length"
+    assert len(texts(chromium, "#table tbody tr")) == 200
+    click(chromium, "table", "more")
+    assert len(texts(chromium, "#table tbody tr")) == len(rows) and not chromium.get("location.hash.includes('order')")
+    measures = [name for name in rows[0] if name not in ("source", "text", "reference")]
+    assert len(texts(chromium, "#table th")) == len(measures) + 3
+    for number, name in enumerate(measures):
+        values = sorted(row[name] for row in rows)
+        for is_down in (False, True):
+            if number or is_down:
+                chromium.get(f"document.querySelectorAll('#table th button')[{number}].click()")
+            shown = [float(cell) for cell in texts(chromium, f"#table td:nth-child({number + 1})")]
+            assert shown == pytest.approx(values[::-1] if is_down else values, abs=0.006)
+        middle = values[len(values) // 2]
+        for sign, holds in {"<": float.__lt__, ">=": float.__ge__}.items():
+            chromium.choose("#table input", f"TWO {name} {sign} {middle} s")
+            expected = [
+                row
+                for row in rows
+                if holds(float(row[name]), float(middle)) and "s" in f"{row['source']}{row['text']}{row['reference']}"
+            ]
+            assert chromium.get(count) == len(expected)
+        chromium.choose("#table input", "")
+    click(chromium, "table", lines[3])
+    assert texts(chromium, "#sentence .tokens")[0] == f"{lines[3].replace(' ', '')}</s>"
