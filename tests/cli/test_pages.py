@@ -179,10 +179,13 @@ def test_the_demonstration_on_a_fresh_copy(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CORPORA.is_dir(), reason="needs the corpora beside the checkout: shared/corpora")
-@pytest.mark.parametrize("page", ["docs/recipes.md", "docs/results.md", "docs/speedrun.md"])
-def test_every_command_with_multi30k_runs(page: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "corpora"),
+    [("docs/recipes.md", "multi30k"), ("docs/results.md", "multi30k"), ("docs/speedrun.md", "multi30k|tatoeba")],
+)
+def test_every_command_with_multi30k_runs(page: str, corpora: str, tmp_path: Path) -> None:
     copy_checkout(tmp_path)
-    found = dict.fromkeys(command for command in commands(page) if "multi30k" in command)
+    found = dict.fromkeys(command for command in commands(page) if re.search(corpora, command))
     for download in (command for command in found if "download.py" in command):
         run(download, tmp_path, "--mirror", str(CORPORA))
         shorten_text(tmp_path / "data" / download.split()[-1])
