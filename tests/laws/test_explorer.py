@@ -134,7 +134,7 @@ def test_words_considered_are_the_most_probable(search: str) -> None:
         values = [by_model for _, by_model, _, _ in words]
         assert values == sorted(values, reverse=True) and len(words) == len(NAMES) + 4  # the whole vocabulary
         allowed = {token: value for token, _, value, rule in words if rule is None}
-        assert (EOS in allowed) == (len(tokens) >= LENGTHS.min_length)
+        assert (EOS in allowed) == (len(tokens) >= SEARCHES[search].lengths.min_length)
         if search == "sample":
             drawn = [value for value in allowed.values() if value is not None]
             assert len(drawn) <= 3 and np.exp(drawn).sum() == pytest.approx(1, abs=0.01)
