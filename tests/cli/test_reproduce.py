@@ -58,7 +58,8 @@ def test_scores_are_those_of_sacrebleus_command(reproduction: tuple[Path, Done])
         assert [*score["by_seed"].values()] == pytest.approx(values)
         assert score["ours"]["mean"] == pytest.approx(statistics.fmean(values))
         assert score["ours"]["std"] == (pytest.approx(statistics.stdev(values)) if len(values) > 1 else None)
-        assert score["interval"] == pytest.approx(statistics.fmean(one["confidence_var"] for one in theirs))
+        # sacreBLEU gives no interval where all resamples have 0 BLEU.
+        assert score["interval"] == pytest.approx(statistics.fmean(one.get("confidence_var", 0.0) for one in theirs))
         assert score["signature"] == theirs[0]["signature"]
         assert score["outcome"] == ("reached" if score["published"] < 1 else "not reached")
     for name in ("gain", "published_gain"):  # from the trial above with the same test set

@@ -143,7 +143,7 @@ def test_a_large_picture_has_a_maximum_size(tmp_path: Path):
 @pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG")])
 def test_the_suffix_selects_the_format(tmp_path: Path, suffix: str, start: bytes):
     pytest.importorskip("matplotlib")
-    path = tmp_path / "new" / f"map{suffix}"
+    path = tmp_path / f"map{suffix}"
     weights = np.tile(diagonal(len(TARGET), len(SOURCE)), (1, 2, 1, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a missing glyph is a warning
