@@ -84,8 +84,10 @@ def test_a_trial_on_this_machine(tmp_path, invoke):
 def test_bfloat16_where_the_processor_multiplies_it(tmp_path, invoke, monkeypatch, capabilities, precision):
     write_toy(tmp_path)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    invoke("init", *TEXT, "-o", "my.yaml")
+    done = invoke("init", *TEXT, "-o", "my.yaml")
     assert config_of(tmp_path).training.precision == precision
+    is_said = "bfloat16: this processor has instructions for it" in (tmp_path / "my.yaml").read_text(encoding="utf-8")
+    assert is_said == ("bfloat16: this" in done.out + done.err) == (precision == "bfloat16")
 
 
 @pytest.mark.slow
