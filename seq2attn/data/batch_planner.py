@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seq2attn.errors import DataError
 
 MIN_FILL = 0.7
-"""Fill of a batch from which on a longer pair starts a new one: less padding, a few batches more."""
+"""A batch that is filled to this share of `tokens` is closed before a longer pair: less padding, a few more batches."""
 
 Indices: TypeAlias = NDArray[np.int64]
 

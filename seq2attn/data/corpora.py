@@ -49,7 +49,11 @@ class Text:
 
 @dataclass(frozen=True)
 class PublicCorpus:
-    """Texts of a corpus. The home of a living corpus changes: sums are those of one copy, and checked for mirrors."""
+    """Texts of a corpus.
+
+    `is_living`: its website is updated, so that the checksums are those of one copy, and only copies from a mirror are
+    checked.
+    """
 
     description: str
     texts: tuple[Text, ...]

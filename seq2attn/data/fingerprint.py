@@ -28,7 +28,7 @@ def fingerprint(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: T
 def text_options(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: TokenizersConfig) -> dict[str, Any]:
     """The options that determine the output of `prepare`, without the content of files."""
     of_a_run = [] if text.run_dir is None else ["of a run"]  # `prepare` compares the vocabularies
-    reversed_sides = [side for side in ("source", "target") if text.is_reversed(side)]
+    reversed_sides = ["source"] * text.reverse_source + ["target"] * text.right_to_left
     return {
         "corpora": [[_options(corpus)] for corpus in corpora],
         "filters": _options(filters),

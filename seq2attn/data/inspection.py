@@ -56,8 +56,15 @@ class SideStatistics:
 
     @cached_property
     def known_characters(self) -> frozenset[str]:
-        """The characters that a model knows by this training text."""
-        return known_characters(self.characters)
+        """The characters that a model knows by this training text: without letters of scripts that it hardly has."""
+        total, scripts = sum(self.characters.values()), Counter[str]()
+        for character, count in self.characters.items():
+            scripts[_script(character)] += count
+        are_known = (
+            count >= MIN_LETTER_SHARE * total or scripts[_script(character)] >= MIN_SCRIPT_SHARE * total
+            for character, count in self.characters.items()
+        )
+        return frozenset(compress(self.characters, are_known))
 
     def with_earlier(self, characters: Mapping[str, int]) -> SideStatistics:
         """The statistics with the characters of earlier text; without any if these are none."""
@@ -77,9 +84,14 @@ class CorpusReport:
     source: SideStatistics
     target: SideStatistics
 
-    def with_earlier(self, run: Path) -> CorpusReport:
-        """The report with the characters of the training text of a run; without any if they are not known."""
+    def with_earlier(self, run: Path, fingerprint: str = "") -> CorpusReport:
+        """The report with the characters of the training text of a run; without any if they are not known.
+
+        A report of the text with this `fingerprint` has them already: the preparation was interrupted after it.
+        """
         report = DataReport.load(run)
+        if report and report.fingerprint and report.fingerprint == fingerprint:
+            return report.train
         source, target = (report.train.source.characters, report.train.target.characters) if report else ({}, {})
         return replace(self, source=self.source.with_earlier(source), target=self.target.with_earlier(target))
 
@@ -168,6 +180,7 @@ class DataReport:
     train: CorpusReport  # all training corpora together
     dev: CorpusReport
     tests: Mapping[str, CorpusReport]
+    fingerprint: str = ""  # of the training text and the dev set; none in reports of earlier versions
 
     def warnings(self) -> list[str]:
         """Warnings about the text, one line each."""
@@ -214,18 +227,6 @@ def load_hashes(run: Path) -> Hashes | None:
     if hashes is not None and (hashes.dtype != np.uint64 or hashes.ndim != 1):
         raise RunError(f"{path}: does not hold hashes of pairs; {CORPUS_HINT}")
     return hashes
-
-
-def known_characters(training: Mapping[str, int]) -> frozenset[str]:
-    """The characters of a training text, by their counts, without letters of scripts that it hardly has."""
-    total, scripts = sum(training.values()), Counter[str]()
-    for character, count in training.items():
-        scripts[_script(character)] += count
-    are_known = (
-        count >= MIN_LETTER_SHARE * total or scripts[_script(character)] >= MIN_SCRIPT_SHARE * total
-        for character, count in training.items()
-    )
-    return frozenset(compress(training, are_known))
 
 
 def _script(character: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -90,8 +91,12 @@ class _Preparation:
         content = read_object(self.folder / PREPARED, PREPARE_HINT)
         if content.get("kept_tokenizers") and not self.keep_tokenizers:  # they are of another text
             return False
-        expected = self._fingerprint(*self.data.train, self.data.dev)
-        return content.get("format") == FORMAT_VERSION and content.get("fingerprint") == expected
+        return content.get("format") == FORMAT_VERSION and content.get("fingerprint") == self.fingerprint
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Fingerprint of the training text and the dev set."""
+        return self._fingerprint(*self.data.train, self.data.dev)
 
     def _fingerprint(self, *corpora: CorpusConfig) -> str:
         return fingerprint(corpora, self.data.filters, self.text)
@@ -131,11 +136,11 @@ class _Preparation:
         report, hashes = inspector.report(), pair_filter.hashes
         save_hashes(hashes, self.folder)
         if run := self.folder if self.keep_tokenizers else self.text.run_dir:
-            report = report.with_earlier(run)
+            report = report.with_earlier(run, self.fingerprint)
         self._report(report, dev.report(hashes), hashes, tokenizers)
         content = {
             "format": FORMAT_VERSION,
-            "fingerprint": self._fingerprint(*data.train, data.dev),
+            "fingerprint": self.fingerprint,
             "tests": self._test_fingerprints(),
             "corpora": [asdict(part) for part in parts],
             "references": self._save_references(),
@@ -177,7 +182,7 @@ class _Preparation:
             name: inspect_pairs((pair.text for pair in read_pairs(corpus)), *tokenizers, hashes)
             for name, corpus in self.data.test.items()
         }
-        report = DataReport(train, dev, inspected)
+        report = DataReport(train, dev, inspected, self.fingerprint)
         self.log(f"statistics of the text: {report.save(self.folder)}")
         for warning in report.warnings():
             self.log(f"warning: {warning}")

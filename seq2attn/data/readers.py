@@ -37,10 +37,6 @@ class _CorpusConfig(Config):
     repeat: Repeat = 1.0
     """How often each pair is in an epoch of training; a fraction is a random sample of the pairs, new in each epoch."""
 
-    def pairs(self) -> Iterator[Pair]:
-        """The pairs in their order, without tags. Raises DataError at the first invalid line."""
-        raise NotImplementedError
-
 
 class PlainTextConfig(_CorpusConfig):
     """Two files; each line of one is the translation of the same line of the other."""

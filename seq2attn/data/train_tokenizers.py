@@ -11,6 +11,7 @@ from seq2attn.errors import DataError
 from seq2attn.io.terminal import Log
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig, TokenizersConfig, load_tokenizer
+from seq2attn.tokenizers.words import CharacterTokenizerConfig, WordTokenizerConfig
 
 
 def make_tokenizers(data: DataConfig, text: TokenizersConfig, log: Log) -> TokenizerPair:
@@ -58,7 +59,9 @@ def _train_tokenizers(data: DataConfig, text: TokenizersConfig, log: Log) -> tup
         vocab_size, requested_size = len(tokenizer.vocabulary), config.vocab_size or 0
         description = f"{sides}: {config.kind}, {vocab_size:,} entries"
         if vocab_size < requested_size:
-            description += f" (fewer than `vocab_size: {requested_size}`: the text has no more)"
+            minimum = config.min_frequency if isinstance(config, WordTokenizerConfig | CharacterTokenizerConfig) else 1
+            which = f" that occur `min_frequency: {minimum}` times" if minimum > 1 else ""
+            description += f" (fewer than `vocab_size: {requested_size}`: the text has no more{which})"
         if data.tags and ("source" in sides or text.shares_vocabulary):
             tokenizer = _with_tags(tokenizer, data.tags, data)
             description += f", and the tags {' '.join(data.tags)}"

@@ -53,7 +53,9 @@ def export_run(
     run: RunDirectory, target: ExportTarget, where: Path, options: ExportOptions = DEFAULT_OPTIONS
 ) -> AgreementReport:
     """`export` to any target."""
-    dtype = _resolve_dtype(target, options.quantization)
+    dtype = target.dtypes[0] if options.quantization is None else options.quantization
+    if dtype not in target.dtypes:
+        raise UserError(f"``quantization={dtype}``: {target.name} has {', '.join(target.dtypes)}")
     experiment = run.load_config()
     if mistakes := target.unsupported(experiment):
         raise run.config_error(mistakes)
@@ -72,7 +74,9 @@ def export_run(
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])
-        standalone = "" if target.has_own_tokenizers else write_standalone(target.name, loaded, partial, lines)
+        standalone = ""
+        if not target.has_own_tokenizers:
+            standalone = write_standalone(target.name, loaded, partial, lines, has_search=not search_options)
         write_manifest(run, target.name, dtype, asdict(report), partial)
         usage = standalone + target.usage(run, where, search_options)
         model_card = build_model_card(run, dtype, report, target.hub_library, usage)
@@ -88,20 +92,12 @@ def _check_direction(run: RunDirectory, tokenizers: TokenizerPair) -> None:
             raise UserError(f"{run.folder}: its {side} {message}")
 
 
-def _resolve_dtype(target: ExportTarget, quantization: str | None) -> str:
-    if quantization is None:
-        return target.dtypes[0]
-    if quantization not in target.dtypes:
-        raise UserError(f"``quantization={quantization}``: {target.name} has {', '.join(target.dtypes)}")
-    return quantization
-
-
 def _supported_search(engine: Engine, search: SearchConfig) -> tuple[LengthsConfig, list[str]]:
     """Lengths for verification, and options of `translate`: the default, with a warning, of what an engine lacks."""
     mistakes = engine.unsupported(search)
     if not mistakes:
         return search.lengths, []
-    print_warnings([f"{EngineError(engine.name, mistakes)}; verified with the default"])
+    print_warnings([f"{EngineError(engine.name, mistakes)}; verified with the default values of these options"])
     fields = [mistake.field.removeprefix("search.") for mistake in mistakes]
     defaults = {field: attrgetter(field)(BeamConfig()) for field in fields}
     options = ["--greedy"] if defaults.pop("kind", None) else []

@@ -42,7 +42,7 @@ class OnnxTarget(ExportTarget):
                 raise
             except Exception as error:  # of any class, as the exporter runs the component
                 reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-                message = f"{ENGINE_NAME} has no export of this {part}: {reason}"
+                message = f"this {part} cannot be exported to {ENGINE_NAME}: {reason}"
                 raise run.config_error([FieldError(f"model.{part}.kind", message)]) from error
             if dtype == "int8":
                 progress.set_description(f"{part}: quantizing")

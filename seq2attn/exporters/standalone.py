@@ -39,10 +39,11 @@ python {program} < input.txt > output.txt
 """
 
 
-def write_standalone(name: str, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
+def write_standalone(name: str, run: LoadedRun, folder: Path, lines: Sequence[str], *, has_search: bool) -> str:
     """Write both tokenizers and, if SentencePiece gives the same ids for `lines`, the program for the format `name`.
 
-    Returns its instructions for the model card; none without a program.
+    Returns its instructions for the model card; none without a program. `has_search`: whether the engine of the format
+    has the search of the run.
     """
     tokenizers, search = run.tokenizers, run.experiment.search
     source, target = tokenizers
@@ -57,7 +58,7 @@ def write_standalone(name: str, run: LoadedRun, folder: Path, lines: Sequence[st
             write_json(folder / f"{side}_vocabulary.json", list(tokenizer.vocabulary.tokens))
     is_greedy = name == "onnx"
     is_limited = search.lengths.min_length or search.lengths.min_length_ratio or search.no_repeat_ngram_size
-    has_other_search = search.mbr or (is_greedy and is_limited)
+    has_other_search = search.mbr or (is_limited if is_greedy else not has_search)
     if target.line_prefix or has_other_search or not _has_same_ids(source, folder / SOURCE_MODEL, lines):
         return ""
     needed, imports, line = moses_code(source)
@@ -72,7 +73,7 @@ def write_standalone(name: str, run: LoadedRun, folder: Path, lines: Sequence[st
 def _has_same_ids(source: Tokenizer, model: Path, lines: Sequence[str]) -> bool:
     """True if SentencePiece alone gives the ids of the tokenizer for each line."""
     processor = load_processor(read_bytes(model, ""), model)
-    normalize = source.normalize if isinstance(source, SentencePieceTokenizer) else str
+    normalize = source.normalize_punctuation if isinstance(source, SentencePieceTokenizer) else str
     pieces = ((line, processor.encode(normalize(line), out_type=str)) for line in filterfalse(is_blank, lines))
     return all([*source.line_prefix, *map(source.vocabulary.id, one)] == source.encode(line) for line, one in pieces)
 

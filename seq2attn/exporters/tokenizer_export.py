@@ -100,7 +100,7 @@ def check_exported_tokenizer(source: Tokenizer, folder: Path, lines: Sequence[st
     for line in filterfalse(is_blank, lines):
         text = line
         if isinstance(source, SentencePieceTokenizer):
-            text = " ".join(filter(None, [source.config.tag, source.normalize(line)]))
+            text = " ".join(filter(None, [source.config.tag, source.normalize_punctuation(line)]))
         ours, theirs = [*source.encode(line), EOS], tokenizer(text).input_ids
         if ours != theirs:
             raise UserError(f"the exported tokenizer does not agree on {line!r}: {ours}, and {theirs} by transformers")
@@ -110,11 +110,19 @@ def moses_code(source: Tokenizer) -> tuple[list[str], str, str]:
     """Packages, imports and the expression for a line of a program, with Moses' normalization if the model has it."""
     if not isinstance(source, SentencePieceTokenizer) or source.config.punctuation is None:
         return ["sentencepiece"], "", "line"
-    code = (
-        "from sacremoses import MosesPunctNormalizer\n\n"
-        f'moses = MosesPunctNormalizer("{source.config.punctuation}", pre_replace_unicode_punct=True)\n'
-    )
-    return ["sentencepiece", "sacremoses"], code, "moses.normalize(line)"
+    code = f"""\
+from unicodedata import category
+from sacremoses import MosesPunctNormalizer
+
+moses = MosesPunctNormalizer("{source.config.punctuation}", pre_replace_unicode_punct=True)
+
+
+def normalize(line):
+    # Control characters become spaces, as in seq2attn.
+    return moses.normalize("".join(" " if category(letter)[0] == "C" else letter for letter in line))
+
+"""
+    return ["sentencepiece", "sacremoses"], code, "normalize(line)"
 
 
 def usage_code(source: Tokenizer, folder: Path) -> str:
@@ -128,15 +136,16 @@ pip install {" ".join(packages)}
 ```
 
 ```python
-from pathlib import Path
+import sys
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 {code}
 folder = "{folder}"
 tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)
-lines = Path("input.txt").read_text(encoding="utf-8").removesuffix("\\n").split("\\n")
+with open("input.txt", "rb") as file:
+    lines = [line.decode().removesuffix("\\n") for line in file]
 sources = {{line: {line} for line in lines if line.strip()}}
 output = model.generate(**tokenizer([*sources.values()], return_tensors="pt", padding=True))
 translations = dict(zip(sources, tokenizer.batch_decode(output, skip_special_tokens=True)))
-print(*(translations.get(line, "") for line in lines), sep="\\n")
+sys.stdout.buffer.write("".join(translations.get(line, "") + "\\n" for line in lines).encode())
 ```
 """

@@ -230,7 +230,8 @@ class Family(ABC):
                     if len(rows) >= len(table) - 1 and torch.allclose(table[rows], formula, atol=2e-3):  # of float16
                         break
                 else:
-                    raise DataError(f"{self.folder}: `{name}` has other positions than sinusoids")
+                    problem = "is not a table of sinusoidal position encodings, which this model needs"
+                    raise DataError(f"{self.folder}: `{name}` {problem}")
 
     def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
         """The original model with its `tensors`; `from_pretrained` would follow other files. None if there is none."""
@@ -243,13 +244,11 @@ class Family(ABC):
         return model
 
     def original_encoder(self) -> Encode:
-        """The original tokenizer of the source."""
-        return self.load_encoder()
-
-    def load_encoder(self, **settings: Any) -> Encode:
-        """The tokenizer of `tokenizer_class` in the folder. Raises DataError if it cannot be read."""
+        """The original tokenizer of the source, a `tokenizer_class`. Raises DataError if it cannot be read."""
         import transformers
 
+        language = self.options.source_language
+        settings = {} if language is None else {"src_lang": language}
         try:
             tokenizer_class = getattr(transformers, self.tokenizer_class)
             tokenizer = tokenizer_class.from_pretrained(self.folder, local_files_only=True, **settings)

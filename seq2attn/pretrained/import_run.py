@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -61,7 +62,7 @@ def import_model(
     tensors = read_tensors(folder, family.weights(allow_pickle=allow_pickle), empty, family.tables, family.computed)
     family.check_positions(tensors)
     lines = _probe_lines(source.vocabulary, verify_with)
-    with atomic_dir(run) as partial:
+    with atomic_dir(Path(os.path.realpath(run))) as partial:  # what a link points to is replaced, and not the link
         directory = RunDirectory(partial)
         tokenizers.save(partial)
         directory.save_config(experiment)

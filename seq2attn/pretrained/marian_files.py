@@ -93,11 +93,12 @@ class MarianFiles(Marian):
             early_stopping=True,
             max_length_ratio=decoding.max_length_factor,
         )
-        weights = self.folder / Path(decoding.models[0]).name
-        marian_options, self.arrays = read_marian_weights(weights)
-        self.marian_options = fields = validate_fields(MarianOptions, _with_underscores(marian_options), weights)
+        self.file = self.folder / Path(decoding.models[0]).name
+        marian_options, self.arrays = read_marian_weights(self.file)
+        self.marian_options = fields = validate_fields(MarianOptions, _with_underscores(marian_options), self.file)
         if self.is_ssru and fields.dec_cell != "ssru":
-            raise DataError(f"{weights}: `dec_cell` is `{fields.dec_cell}`, expected `ssru`")
+            raise DataError(f"{self.file}: `dec_cell` is `{fields.dec_cell}`, expected `ssru`")
+        self.pieces = [*map(_read_vocabulary, self.vocabularies, fields.dim_vocabs)]
         pad = max(fields.dim_vocabs)
         self.architecture = MarianArchitecture(
             vocab_size=pad + 1,
@@ -129,7 +130,7 @@ class MarianFiles(Marian):
 
     def weights(self, *, allow_pickle: bool) -> Weights:
         """The weights, with the names of Hugging Face."""
-        return Weights.in_memory(to_hf_tensors(self.arrays, self.architecture.vocab_size))
+        return Weights.in_memory(to_hf_tensors(self.file, self.arrays, self.architecture.vocab_size))
 
     def model(self) -> dict[str, Any]:
         """The model section."""
@@ -149,21 +150,16 @@ class MarianFiles(Marian):
                 section |= {"path": self.folder.resolve() / model, "vocabulary": vocabulary.resolve()}
                 section |= {"punctuation": "und" if self.options.punctuation else None}
             sections.append(section)
-        return sections[0] | {"tag": self.language_tag(self.pieces(self.vocabularies[0]))}, sections[1]
-
-    def pieces(self, vocabulary: Path) -> dict[str, int]:
-        """The id of each piece of a vocabulary. Raises UserError."""
-        return read_model_pieces(vocabulary) if vocabulary.suffix == ".spm" else read_pieces(vocabulary)
+        return sections[0] | {"tag": self.language_tag(self.pieces[0])}, sections[1]
 
     def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A vocabulary and its id of each token, for both sides, up to that of the row of zeros."""
-        pad, sides = self.architecture.pad_token_id, []
-        for file, size in zip(self.vocabularies, self.marian_options.dim_vocabs, strict=True):
-            ids = self.pieces(file)
-            if len(ids) != size:
-                raise DataError(f"{file}: has {len(ids)} entries, and the model {size} by its `dim-vocabs`")
-            sides.append((file, {**ids, **{f"<row {id}>": id for id in range(size, pad)}, "<pad>": pad}))
-        return sides[0], sides[1]
+        pad = self.architecture.pad_token_id
+        source, target = (
+            (file, {**ids, **{f"<row {id}>": id for id in range(len(ids), pad)}, "<pad>": pad})
+            for file, ids in zip(self.vocabularies, self.pieces, strict=True)
+        )
+        return source, target
 
     def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
         """The model of `transformers`, which has none with SSRUs."""
@@ -187,6 +183,14 @@ def find_marian_files(folder: Path) -> Path | None:
         names = ", ".join(file.name for file in files)
         raise DataError(f"{folder}: has several models of Marian, {names}; put one of them into another folder")
     return files[0] if files else None
+
+
+def _read_vocabulary(file: Path, size: int) -> dict[str, int]:
+    """The id of each piece. Raises UserError for a file that cannot be read, or does not have `size` pieces."""
+    ids = read_model_pieces(file) if file.suffix == ".spm" else read_pieces(file)
+    if len(ids) != size:
+        raise DataError(f"{file}: has {len(ids)} entries, and the model {size} by its `dim-vocabs`")
+    return ids
 
 
 def _with_underscores(content: Mapping[Any, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -63,34 +64,28 @@ def read_marian_weights(file: Path) -> tuple[dict[str, Any], dict[str, ArrayRead
 
     Raises UserError for a file that is none of Marian's.
     """
-    try:
+    with _data_errors(file):
         with open_regular(file) as stream:
             data = stream.read()
         arrays = dict(_open_npz(data) if file.suffix == ".npz" else _open_bin(data))
         options = arrays.pop(OPTIONS)().tobytes().rstrip(b"\0")
-    except FileNotFoundError:
-        raise DataError(f"{file}: there is no such file") from None
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        MemoryError,
-        OverflowError,
-        struct.error,
-        zipfile.BadZipFile,
-    ) as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{file}: is not a complete model of Marian ({reason})") from None
     return parse_yaml(options, file), arrays
 
 
+@contextmanager
+def _data_errors(file: Path) -> Iterator[None]:
+    """Errors about the content of a file as DataError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{file}: there is no such file") from None
+    except Exception as error:  # a corrupt file raises any
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise DataError(f"{file}: is not a complete model of Marian ({reason})") from None
+
+
 def _open_npz(data: bytes) -> Iterator[tuple[str, ArrayReader]]:
-    yield from ((name, partial(np.asarray, array)) for name, array in _read_archive(data).items())
-
-
-def _read_archive(data: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays of an uncompressed `.npz` file.
+    """A function that reads each array of an uncompressed `.npz` file.
 
     Raises ValueError, or BadZipFile, for another file, and for arrays that are together larger than the file.
     """
@@ -103,7 +98,8 @@ def _read_archive(data: bytes) -> dict[str, NDArray[Any]]:
     if sum(entry.file_size for entry in entries) > len(data):
         raise ValueError("its arrays overlap")
     with np.load(BytesIO(data), allow_pickle=False) as arrays:
-        return dict(arrays)
+        for name, array in arrays.items():
+            yield name, partial(np.asarray, array)
 
 
 def _open_bin(data: bytes) -> Iterator[tuple[str, ArrayReader]]:
@@ -140,23 +136,24 @@ def _array(data: bytes, position: int, name: str, shape: tuple[int, ...], kind: 
     return scaled.reshape(shape) if name.endswith("Wemb") else scaled.reshape(shape[::-1]).T
 
 
-def to_hf_tensors(arrays: Mapping[str, ArrayReader], size: int) -> dict[str, Tensor]:
-    """Float32 tensors with the names of Hugging Face; tables of embeddings get rows of zeros up to `size`."""
-    tensors = {}
-    for name, read in arrays.items():
-        array = read()
-        rows = size - (array.shape[-1] if name == "decoder_ff_logit_out_b" else array.shape[0])
-        if re.search("_W[qkvo12f]?$", name):
-            array, rows = array.T, size - array.shape[-1]
-        tensor = torch.tensor(array, dtype=torch.float32)
-        if name == "decoder_ff_logit_out_b":
-            tensor = torch.nn.functional.pad(tensor, (0, rows))
-        elif name in TABLES:
-            tensor = torch.nn.functional.pad(tensor, (0, 0, 0, rows))
-        elif tensor.dim() == 2 and len(tensor) == 1:
-            tensor = tensor[0]
-        tensors[_hf_name(name)] = tensor.contiguous()
-    return tensors
+def to_hf_tensors(file: Path, arrays: Mapping[str, ArrayReader], size: int) -> dict[str, Tensor]:
+    """Float32 tensors with the names of Hugging Face; tables of embeddings get rows of zeros up to `size`.
+
+    Raises DataError for an array of `file` that is none of numbers, or no table.
+    """
+    with _data_errors(file):
+        return {_hf_name(name): _tensor(name, read(), size).contiguous() for name, read in arrays.items()}
+
+
+def _tensor(name: str, array: NDArray[Any], size: int) -> Tensor:
+    if array.dtype.kind not in "iuf" or array.ndim == 0 or (name in TABLES and array.ndim != 2):
+        raise ValueError(f"`{name}` has the shape {array.shape} and the type {array.dtype}")
+    tensor = torch.tensor(array.T if re.search("_W[qkvo12f]?$", name) else array, dtype=torch.float32)
+    if name == "decoder_ff_logit_out_b":
+        return torch.nn.functional.pad(tensor, (0, size - tensor.size(1)))
+    if name in TABLES:
+        return torch.nn.functional.pad(tensor, (0, 0, 0, size - len(tensor)))
+    return tensor[0] if tensor.dim() == 2 and len(tensor) == 1 else tensor
 
 
 def _hf_name(name: str) -> str:

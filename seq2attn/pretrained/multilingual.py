@@ -99,10 +99,6 @@ class Multilingual(BartFamily):
         side = (self.vocabulary if self.vocabulary.is_file() else self.folder / MODEL_FILE), ids
         return side, side
 
-    def original_encoder(self) -> Encode:
-        """The original tokenizer of the source."""
-        return self.load_encoder(src_lang=self.options.source_language)
-
 
 class M2M100Architecture(BartArchitecture):
     """Fields of `config.json` that define a model of this kind, with their names there."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2attn.nn.layers import SinusoidalPositionEncoding
 from seq2attn.pretrained.bart import BART_NAMES, POSITIONS, BartArchitecture
-from seq2attn.pretrained.family import Encode, VocabularyFile
+from seq2attn.pretrained.family import Encode, Family, VocabularyFile
 from seq2attn.pretrained.marian import SOURCE_MODEL, MarianTokens
 from seq2attn.tokenizers.sentencepiece_model import read_model_pieces
 
@@ -75,4 +75,4 @@ class Pegasus(MarianTokens):
 
     def original_encoder(self) -> Encode:
         """The original tokenizer of the source."""
-        return super().original_encoder() if self.has_marian_tokenizer else self.load_encoder()
+        return super().original_encoder() if self.has_marian_tokenizer else Family.original_encoder(self)

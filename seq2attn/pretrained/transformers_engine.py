@@ -33,7 +33,8 @@ def check_tokenizer(
         theirs = original(source.normalize(line))
         ours = [rows[id] for id in (*source.encode(line), EOS)]
         if ours != theirs:
-            raise UserError(f"{folder}: the tokenizers do not agree on {line!r}: {ours}, and {theirs} by transformers")
+            ids = f"{ours} here, {theirs} of the original"
+            raise UserError(f"{folder}: the tokenizers give other ids for {line!r}: {ids}")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
 
 TOKENIZER_FILE, VOCABULARY_FILE, TAGS_FILE = "tokenizer.json", "vocabulary.json", "tags.json"
 LEADING_TAG = re.compile(r"\s*(<[^\s<>]+>)(?:\s+|$)")
+FILES_CHANGED = "the files have changed since `digest` was written; remove `digest` from the config to use them"
 TAG_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 """The name of a tag in configs and commands: without `<` and `>`."""
 
@@ -35,11 +36,6 @@ class GivenTokenizerConfig(Config):
     @property
     def vocab_size(self) -> None:
         """No maximum: the size is that of the files."""
-
-    @property
-    def vocabulary_source(self) -> tuple[object, ...]:
-        """The origin of the tokens: equal for two tokenizers with the same vocabulary."""
-        raise NotImplementedError
 
 
 class Tokenizer(ABC):

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from seq2attn.config.base import InputPath
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import FILE_HINT, read_bytes, sha256_json, sha256_of
-from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
+from seq2attn.tokenizers.base import FILES_CHANGED, GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace, is_unspaced
 from seq2attn.tokenizers.sentencepiece_model import fill_in_digest
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, TOKENIZER_HINT, UNK, Vocabulary
@@ -55,7 +55,7 @@ class HFTokenizerConfig(GivenTokenizerConfig):
         content = read_bytes(self.path, FILE_HINT)
         backend = load_backend(content, self.path)
         if sha256_json([sha256_of(self.path)]) != self.digest:
-            raise DataError(f"{self.path}: the file is not that of the config's `digest`; leave that out")
+            raise DataError(f"{self.path}: {FILES_CHANGED}")
         ids: dict[str, int] = backend.get_vocab(with_added_tokens=True)
         tokens = dict.fromkeys((*sorted(ids, key=ids.__getitem__), *([self.tag] if self.tag else [])))
         return HFTokenizer(self, content, Vocabulary.from_tokens(tokens))

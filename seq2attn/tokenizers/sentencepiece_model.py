@@ -21,7 +21,7 @@ from seq2attn.config.plugin import fill_in
 from seq2attn.config.yaml_reader import read_ids
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.io.files import FILE_HINT, parse_object, read_bytes, sha256_json, sha256_of
-from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
+from seq2attn.tokenizers.base import FILES_CHANGED, GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace
 from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
@@ -71,7 +71,7 @@ class SentencePieceTokenizerConfig(GivenTokenizerConfig):
         model = read_bytes(self.path, FILE_HINT)
         pieces = read_model_pieces(self.path) if self.vocabulary is None else read_pieces(self.vocabulary)
         if sha256_json([sha256_of(file) for file in files]) != self.digest:
-            raise DataError(f"{self.path}: the files are not those of the config's `digest`; leave that out")
+            raise DataError(f"{self.path}: {FILES_CHANGED}")
         tokens = dict.fromkeys((*pieces, *self.special_tokens))
         return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(tokens))
 
@@ -151,16 +151,16 @@ class SentencePieceTokenizer(Tokenizer):
         self.model, self.files = model, {MODEL_FILE: model}
         self._processor = load_processor(model, config.path)
         self._moses = None if config.punctuation is None else _load_moses(config.punctuation)
+        self._silent |= {*map(vocabulary.id, config.special_tokens)}
+        self._text_prefix: tuple[int, ...] = () if config.prefix is None else (*self._piece_ids(config.prefix),)
+        if UNK in self._text_prefix:
+            raise UserError(f"the model does not know all tokens of the `prefix` {config.prefix!r}")
+        self.line_prefix = self._text_prefix
         if config.tag is not None:
             if config.tag not in vocabulary.tokens[len(SPECIAL_TOKENS) :]:
                 raise UserError(f"the vocabulary has no tag `{config.tag}`")
-            self.line_tag = config.tag
-            self.line_prefix = (vocabulary.id(config.tag),)
-        self._silent |= {*self.line_prefix, *map(vocabulary.id, config.special_tokens)}
-        if config.prefix is not None:
-            self.line_prefix = (*self.line_prefix, *self._piece_ids(config.prefix))
-            if UNK in self.line_prefix:
-                raise UserError(f"the model does not know all tokens of the `prefix` {config.prefix!r}")
+            self.line_tag, self.line_prefix = config.tag, self._language_prefix(config.tag)
+            self._silent |= {vocabulary.id(config.tag)}
 
     @property
     def languages(self) -> Mapping[str, str]:
@@ -170,18 +170,19 @@ class SentencePieceTokenizer(Tokenizer):
     def with_language(self, language: str) -> Self:
         """This tokenizer with the tag of a language of `languages`."""
         tag = self.languages[language]
-        line_prefix = (self.pieces.id(tag),)
-        config = self.config.model_copy(update={"tag": tag})
-        return self._replace(
-            config=config, line_tag=tag, line_prefix=line_prefix, _silent=self._silent | {*line_prefix}
-        )
+        config, silent = self.config.model_copy(update={"tag": tag}), self._silent | {self.pieces.id(tag)}
+        return self._replace(config=config, line_tag=tag, line_prefix=self._language_prefix(tag), _silent=silent)
 
     def normalize(self, line: str) -> str:
         """The line that SentencePiece normalizes and segments."""
-        if self._moses is not None:
-            line = "".join(" " if unicodedata.category(letter).startswith("C") else letter for letter in line)
-            line = self._moses.normalize(line)
-        return collapse_line(line)
+        return collapse_line(self.normalize_punctuation(line))
+
+    def normalize_punctuation(self, line: str) -> str:
+        """The line with spaces for control characters, and Moses' punctuation; the same line without `punctuation`."""
+        if self._moses is None:
+            return line
+        line = "".join(" " if unicodedata.category(letter).startswith("C") else letter for letter in line)
+        return str(self._moses.normalize(line))
 
     def split_tag(self, line: str) -> tuple[str, str]:
         """The tag at the beginning of a line, or that of a language if there are no others, and the rest."""
@@ -197,7 +198,7 @@ class SentencePieceTokenizer(Tokenizer):
         return super().tagged_prefix(tag) if self.tags else self._language_prefix(tag)
 
     def _language_prefix(self, language: str) -> tuple[int, ...]:
-        return (self.pieces.id(language),) if language else self.line_prefix
+        return (self.pieces.id(language), *self._text_prefix) if language else self.line_prefix
 
     def _encode(self, text: str) -> list[int]:
         language, rest = self._split_language(text)
@@ -208,19 +209,26 @@ class SentencePieceTokenizer(Tokenizer):
         ids = (self.pieces.id(piece) for piece in self._processor.encode(self.normalize(text), out_type=str))
         return [UNK if id in CONTROL_IDS else id for id in ids]
 
-    def _without_prefix(self, ids: Sequence[int]) -> Sequence[int]:
-        length = len(self.line_prefix)
-        return ids[length:] if (*map(int, ids[:length]),) == self.line_prefix else ids
+    def _prefix_of(self, ids: Sequence[int]) -> slice:
+        """The part of the ids of a line that is no text of it: after the tag of another language, without that."""
+        has_tag = len(ids) > 0 and _LEADING_TAG.fullmatch(self.vocabulary.tokens[int(ids[0])])
+        for start, prefix in ((0, self.line_prefix), (1, self._text_prefix if has_tag else ())):
+            if prefix and (*map(int, ids[start : start + len(prefix)]),) == prefix:
+                return slice(start, start + len(prefix))
+        return slice(0)
 
     def _surfaces(self, ids: Sequence[int]) -> Iterable[str]:
-        rest = self._without_prefix(ids)
-        return [*[""] * (len(ids) - len(rest)), *super()._surfaces(rest)]
+        surfaces, prefix = [*super()._surfaces(ids)], self._prefix_of(ids)
+        surfaces[prefix] = [""] * len(surfaces[prefix])
+        return surfaces
 
     def _surface(self, id: int) -> str:
         return UNK_SURFACE if id == UNK else super()._surface(id)
 
     def _decode(self, ids: Sequence[int]) -> str:
-        tokens = (self.vocabulary.tokens[int(id)] for id in self._without_prefix(ids) if id not in self._silent)
+        rest = [*ids]
+        del rest[self._prefix_of(ids)]
+        tokens = (self.vocabulary.tokens[int(id)] for id in rest if id not in self._silent)
         runs = groupby(tokens, SPECIAL_TOKENS[UNK].__eq__)
         texts = (" ".join(run) if is_unknown else self._processor.decode_pieces([*run]) for is_unknown, run in runs)
         # SentencePiece leaves pieces that its model lacks as they are: a joint vocabulary has those of the other side.

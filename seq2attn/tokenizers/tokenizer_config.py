@@ -110,10 +110,6 @@ class TokenizersConfig(Config):
         """True if one tokenizer is trained on both sides."""
         return self.joint is not None
 
-    def is_reversed(self, side: str) -> bool:
-        """True if the tokens of `source` or `target` are in reverse order."""
-        return self.reverse_source if side == "source" else self.right_to_left
-
     @property
     def shares_vocabulary(self) -> bool:
         """True if both sides have the same vocabulary."""

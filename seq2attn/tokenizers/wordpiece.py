@@ -23,7 +23,7 @@ from seq2attn.config.base import FieldError, InputPath, input_path
 from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import MAX_FILE_BYTES, json_bytes, read_object, sha256_json, sha256_of
-from seq2attn.tokenizers.base import GivenTokenizerConfig, Tokenizer
+from seq2attn.tokenizers.base import FILES_CHANGED, GivenTokenizerConfig, Tokenizer
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
@@ -91,7 +91,7 @@ class WordPieceTokenizerConfig(GivenTokenizerConfig):
         except FieldError as error:  # the digest was filled in on another machine, or the folder has changed
             raise DataError(error.message) from None
         if not is_same:
-            raise DataError(f"{self.path}: its vocabulary is not that of the config's `digest`; leave that out")
+            raise DataError(f"{self.path}: {FILES_CHANGED}")
         try:
             hf_tokenizer = BertTokenizerFast.from_pretrained(self.path, local_files_only=True)
         except Exception as error:  # corrupt files raise many kinds

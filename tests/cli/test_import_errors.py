@@ -81,7 +81,7 @@ MISTAKES["marian"] = {
     "integers": (weights(model__shared__weight=TABLE.int()), "`model.shared.weight` is of I32, expected one of F64"),
     "not finite": (weights(model__shared__weight=TABLE / 0), "`model.shared.weight` has values that are NaN or inf"),
     "positions": (
-        weights(model__encoder__embed_positions__weight=TABLE), "`model.encoder.embed_positions.weight` has other"
+        weights(model__encoder__embed_positions__weight=TABLE), "`model.encoder.embed_positions.weight` is not a"
     ),
     "vocabulary": (change("vocab.json", extra=55), "{hf}/vocab.json: has 56 entries, and the model 55 by config.json"),
     "special token": (config(eos_token_id=1), "`</s>` has the id 0, expected `eos_token_id`, 1"),
@@ -94,7 +94,7 @@ MISTAKES["marian"] = {
     "size": (config(d_model=10**30), "{hf}/config.json: `d_model`: Input should be less than"),
     "no name": (config(model_type=["marian"]), "{hf}/config.json: `model_type` is `['marian']`; only `marian`"),
     "language": (Path.exists, "{hf}: the model has no tags of languages; leave it out (--to LANG)", ["--to", "fra"]),
-    "tokenizer": (Path.exists, "{hf}: the tokenizers do not agree on 'Das</s>Haus'", ["--verify-with", "hf/lines"]),
+    "tokenizer": (Path.exists, "{hf}: the tokenizers give other ids for 'Das</s>Haus'", ["--verify-with", "hf/lines"]),
     "no pieces": (lambda hf: (hf / "source.spm").write_bytes(b"x"), "{hf}/source.spm: is not a SentencePiece model"),
     "no vocabulary": (lambda hf: (hf / "vocab.json").unlink(), "{hf}/vocab.json"),
 }  # fmt: skip

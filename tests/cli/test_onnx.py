@@ -116,7 +116,9 @@ def test_a_component_that_cannot_be_exported_has_its_place(tmp_path: Path) -> No
     finally:
         sys.path.remove(str(tmp_path))
     error = invoke_in(tmp_path, "export", "run", "--to", "onnx", "--allow-code", "branching", code=2).err
-    assert re.match(r"run/config\.yaml:\d+:\d+: `model\.encoder\.kind`: onnx has no export of this encoder: \w", error)
+    assert re.match(
+        r"run/config\.yaml:\d+:\d+: `model\.encoder\.kind`: this encoder cannot be exported to onnx: \w", error
+    )
     assert not [path for path in (tmp_path / "run").iterdir() if "onnx" in path.name]
 
 

@@ -78,6 +78,7 @@ def test_the_program_translates_as_the_engine(home: Path, engine: str, search: d
     command = "translate", run, "-i", "in", "--engine", engine, "--export-dir", out, *options, *long
     translated = invoke_in(home, *command).out
     assert (done.code, done.err) == (0, "") and done.out == translated
+    assert run_process(home, ["bash", "-c", f"{sys.executable} -I alone.py out/translate.py < /dev/null"]).out == ""
     assert len({*translated.splitlines()}) > 30
 
 
@@ -89,6 +90,7 @@ def test_tokenizers_that_are_not_of_sentencepiece_are_in_the_folder(invoke: Invo
     assert "seq2attn translate" in card and "translate.py" not in card
 
 
-def test_a_search_that_no_program_has(home: Path) -> None:
-    _, out = export(home, "ctranslate2", {**BEAM, "mbr": True})
+@pytest.mark.parametrize("search", [{"mbr": True}, {"coverage_penalty": 0.2}, {"lengths": {"max_length": 3000}}])
+def test_a_search_that_no_program_has(home: Path, search: dict[str, Any]) -> None:
+    _, out = export(home, "ctranslate2", {**BEAM, **search})
     assert (out / "target.spm").is_file() and not (out / "translate.py").exists()

@@ -18,9 +18,9 @@ from seq2attn.data.inspection import (
     REPORT_FILE,
     CorpusReport,
     DataReport,
+    SideStatistics,
     describe_unknown,
     inspect_pairs,
-    known_characters,
 )
 from seq2attn.data.prepare import prepare
 from seq2attn.inference.engines.source_limit import SourceLimit
@@ -105,6 +105,10 @@ def test_sets_are_compared_with_the_training_text() -> None:
     (warning,) = inspect_pairs(pairs, JOINT, JOINT).warnings("dev", training)
     assert warning.startswith("dev: the source has characters that are missing or rare in the training text: ")
     assert [*inspect_pairs(PHRASES[800:], JOINT, JOINT).warnings("dev", training)] == []
+
+
+def known_characters(counts: dict[str, int]) -> frozenset[str]:
+    return SideStatistics(sum(counts.values()), 0, {}, counts).known_characters
 
 
 @given(

@@ -1,6 +1,8 @@
 """Preparation: done once, from checked text, and reproducible."""
 
 import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
 from seq2attn.data.fingerprint import fingerprint
+from seq2attn.data.inspection import DataReport
 from seq2attn.data.prepare import prepare
 from seq2attn.data.prepared_data import load_prepared
 from seq2attn.data.readers import JSONLinesConfig
@@ -106,6 +109,33 @@ def test_joint_tokenizers_are_equal(tmp_path: Path, data: DataConfig) -> None:
     assert log[1] == "source and target: training the bpe tokenizer"
     assert log[2].startswith("source and target: bpe, ")
     assert log[2].endswith("(fewer than `vocab_size: 8000`: the text has no more)")
+
+
+@pytest.mark.parametrize(("minimum", "which"), [(1, ""), (2, " that occur `min_frequency: 2` times")])
+def test_a_small_vocabulary_has_its_reason(tmp_path: Path, data: DataConfig, minimum: int, which: str) -> None:
+    log, words = list[str](), WordTokenizerConfig(vocab_size=99, min_frequency=minimum)
+    prepare(data, TokenizersConfig(joint=words), tmp_path / "run", log.append)
+    assert log[2].endswith(f"(fewer than `vocab_size: 99`: the text has no more{which})")
+
+
+def test_the_text_of_an_interrupted_preparation_counts_once(tmp_path: Path, data: DataConfig) -> None:
+    other = data.model_copy(update={"train": (write_corpus(tmp_path, "other", PAIRS[:3]),)})
+
+    def interrupt(line: str) -> None:
+        if line.startswith("statistics"):  # which are saved then
+            raise KeyboardInterrupt
+
+    def characters(*logs: Callable[[str], None]) -> Mapping[str, int]:
+        run = tmp_path / f"{len(logs)}"
+        prepare(data, JOINT, run, print)
+        for log in logs:
+            with suppress(KeyboardInterrupt):
+                prepare(other, JOINT, run, log, keep_tokenizers=True)
+        report = DataReport.load(run)
+        assert report is not None
+        return report.train.source.characters
+
+    assert characters(interrupt, print) == characters(print)
 
 
 def test_a_second_call_does_nothing(tmp_path: Path, data: DataConfig) -> None:

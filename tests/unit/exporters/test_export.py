@@ -119,7 +119,7 @@ def test_options_that_an_engine_lacks_have_their_default_in_verification_and_com
     assert [one.token_agreement for one in export_run(run, TARGET, where).searches] == [1, 1]
     warning = capsys.readouterr().err
     assert re.findall("`search.([a-z_.]+)`: ", warning) == lacking
-    assert warning.endswith("; verified with the default\n") == bool(lacking)
+    assert warning.endswith("; verified with the default values of these options\n") == bool(lacking)
     command = re.search("^seq2attn translate .*", (where / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert command is not None
     words = shlex.split(command[0])

@@ -35,6 +35,7 @@ from tests.support.marian import (
     write_marian_files,
     write_npz,
 )
+from tests.support.memory import refusal
 
 TRANSFORMERS = ImportOptions("transformers", punctuation=True)
 Arrays = dict[str, NDArray[np.float32]]
@@ -173,6 +174,17 @@ def compress(folder: Path, arrays: Arrays) -> None:
     np.savez_compressed(folder / "model.npz", **arrays)
 
 
+def archive(offset: int, value: int) -> Callable[[Path, Arrays], object]:
+    """Another byte in the last entry of the archive's directory."""
+
+    def spoil(folder: Path, _: Arrays) -> None:
+        data = bytearray((folder / "model.npz").read_bytes())
+        data[data.rindex(b"PK\1\2") + offset] = value
+        (folder / "model.npz").write_bytes(data)
+
+    return spoil
+
+
 BAD: dict[str, tuple[Callable[[Path, Arrays], object], str]] = {
     "no weights": (lambda folder, _: (folder / "model.npz").unlink(), "model.npz: there is no such file"),
     "several": (lambda folder, _: shutil.copy(folder / "decoder.yml", folder / "config.yml"), "has several models"),
@@ -189,6 +201,11 @@ BAD: dict[str, tuple[Callable[[Path, Arrays], object], str]] = {
         lambda folder, _: (folder / "model.npz").write_bytes((folder / "model.npz").read_bytes()[:-50]), "model.npz: is"
     ),
     "compressed": (compress, "model.npz: is not a complete model of Marian (it is compressed"),
+    "encrypted": (archive(8, 1), "model.npz: is not a complete model of Marian (File"),
+    "newer archive": (archive(6, 99), "model.npz: is not a complete model of Marian (zip file version"),
+    "number": (with_arrays(extra=np.array(1, "f")), "model.npz: is not a complete model of Marian (`extra` has the sh"),
+    "text": (with_arrays(decoder_l1_ffn_b1=np.array([["a"]])), "`decoder_l1_ffn_b1` has the shape (1, 1) and the type"),
+    "no table": (with_arrays(Wemb=np.ones(16, "f")), "(`Wemb` has the shape (16,) and the type float32"),
     "pickle": (with_arrays(extra=np.array([{}], object)), "model.npz: is not a complete model of Marian (Object"),
     "no options": (lambda folder, arrays: np.savez(folder / "model.npz", **arrays), "special:model.yml"),
     "pre-norm": (options(transformer_preprocess="n"), "model.npz: `transformer_preprocess`: "),
@@ -200,6 +217,7 @@ BAD: dict[str, tuple[Callable[[Path, Arrays], object], str]] = {
     "another shape": (with_arrays(decoder_l1_ffn_W1=np.ones((32, 16), "f")), "fc1.weight` is 16 x 32, and 32 x 16"),
     "not finite": (with_arrays(decoder_l1_ffn_b1=np.full((1, 32), np.nan, "f")), "`model.decoder.layers.0.fc1.bias`"),
     "vocabulary": (options(dim_vocabs=[53, 53]), "vocab.yml: has 54 entries, and the model 53 by its `dim-vocabs`"),
+    "size": (options(dim_vocabs=[2**31 - 1, 54]), "vocab.yml: has 54 entries, and the model 2147483647 by its `dim"),
     "no vocabulary": (lambda folder, _: (folder / "vocab.yml").unlink(), "vocab.yml: cannot be read"),
     "ids": (lambda folder, _: (folder / "vocab.yml").write_text("a: b"), "vocab.yml: is not a vocabulary of Marian"),
     "version": (binary(lambda data: b"\x07" + data[1:]), "model.bin: is not a complete model of Marian (version 7"),
@@ -218,6 +236,21 @@ def test_bad_files_leave_nothing_behind(name: str, original: tuple[Path, Arrays]
         import_model(npz, tmp_path / "run", TRANSFORMERS)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_sizes_are_compared_with_the_vocabularies_before_memory_is_taken(
+    original: tuple[Path, Arrays], npz: Path, tmp_path: Path
+) -> None:
+    options(dim_vocabs=[54, 10**6])(npz, original[1])
+    message = refusal(lambda: import_model(npz, tmp_path / "run"), (npz / "model.npz").stat().st_size)
+    assert "vocab.yml: has 54 entries, and the model 1000000 by its `dim-vocabs`" in message
+
+
+def test_an_import_to_a_link_is_behind_it(npz: Path, sentence: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    import_model(npz, tmp_path / "link", TRANSFORMERS, verify_with=sentence)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real/model.safetensors").is_file()
 
 
 WITHOUT_TRANSFORMERS = """

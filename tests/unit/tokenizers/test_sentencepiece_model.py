@@ -112,12 +112,26 @@ def test_text_before_each_line(folder: Path) -> None:
         tokenizer(folder, prefix="Ω")
 
 
+def test_text_before_each_line_is_after_the_tag_of_any_language(folder: Path) -> None:
+    plain, prefixed = tokenizer(folder), tokenizer(folder, prefix="Das rote Boot,", tag=">>fra<<")
+    for language in ("fra", "eng"):
+        tagged, selected = f">>{language}<< Das Haus", prefixed.with_language(language)
+        ids = plain.encode(f">>{language}<< Das rote Boot, Das Haus")
+        assert selected.encode("Das Haus") == selected.encode(tagged) == prefixed.encode(tagged) == ids
+        assert selected.tagged_prefix("") == prefixed.tagged_prefix(f">>{language}<<") == selected.line_prefix
+        assert selected.decode(ids) == "Das Haus"
+    length = len(prefixed.line_prefix) - 1
+    assert prefixed.decode(ids) == plain.decode(plain.encode(tagged))  # with a tag that is not its own
+    first, *words = plain.word_ids(plain.encode(tagged))
+    assert prefixed.word_ids(ids) == [first, *[-1] * length, *words]
+
+
 def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(f"joint: {{kind: sentencepiece, path: {folder}/source.spm}}")
     pieces = load(tmp_path / "c.yaml", TokenizersConfig).per_side[0].train([])
     assert "<unk>" not in pieces.convert_ids_to_tokens(pieces.encode(SOURCE[0]))
     config = pieces.config.model_copy(update={"digest": "0"})
-    with pytest.raises(DataError, match="not those of the config's `digest`"):
+    with pytest.raises(DataError, match="have changed since `digest` was written; remove `digest`"):
         config.train([])
     ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
     for name, content, message in [
