@@ -44,10 +44,15 @@ def reproduce(
     """
     from tqdm import tqdm
 
+    from seq2attn.errors import UserError
     from seq2attn.sweep.recipe import load_recipe
     from seq2attn.sweep.reproduce import reproduce
-    from seq2attn.sweep.run_sweep import describe_plan
+    from seq2attn.sweep.run_sweep import describe_plan, log_failures
 
+    given = {"--redo": redo, "--jobs": jobs is not None, "--mirror": mirror is not None}
+    if dry_run and (unused := [option for option, is_given in given.items() if is_given]):
+        verb = "has" if len(unused) == 1 else "have"
+        raise UserError(f"{' and '.join(unused)} {verb} no effect with --dry-run, which trains nothing")
     numbers = [] if seeds is None else [f"seeds=[{','.join(map(str, range(1, seeds + 1)))}]"]
     loaded = load_recipe(recipe, [*overrides, *numbers])
     if dry_run:
@@ -57,4 +62,5 @@ def reproduce(
     report, failures = reproduce(loaded, jobs or loaded.config.jobs, log, mirror=mirror, redo=redo)
     typer.echo(report, nl=False)
     if failures:
+        log_failures(failures, log)
         raise typer.Exit(1)

@@ -85,6 +85,15 @@ def build_on_meta_device(config: ModelConfig, source_size: int, target_size: int
         raise ConfigError(f"`model`: cannot be built from this config ({reason})") from None
 
 
+def build_for_inspection(config: ModelConfig, source_size: int, target_size: int) -> Seq2Seq:
+    """The model of a config for its sizes and parts: without memory, unless it has plug-ins, which may need it.
+
+    Raises ConfigError as `build_model` and `build_on_meta_device`.
+    """
+    build = build_model if plugin_modules(config) else build_on_meta_device
+    return build(config, source_size, target_size)
+
+
 def count_parameters(model: nn.Module) -> int:
     """Number of parameters of a model; tied parameters count once."""
     return sum(parameter.numel() for parameter in model.parameters())

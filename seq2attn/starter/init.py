@@ -108,13 +108,9 @@ class Starter:
 def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -> Estimate:
     """Write a config with the model that suits a text, the machine and the time; the reasons go to `log`, too.
 
-    Raises DataError for text that cannot be used, UserError for a file that exists.
+    Raises DataError for text that cannot be used, UserError for a file that exists or has no name.
     """
-    output, text_files, rows = options.output, (options.source, options.target), None
-    split = output.with_name(f"{output.stem}-split")
-    for path in (output, split) if options.dev_size else (output,):
-        if path.exists():
-            raise UserError(f"{path}: exists already and is not overwritten; give another ``output``")
+    split, text_files, rows = _split_folder(options), (options.source, options.target), None
     device = resolve_device(options.device)
     if options.dev_source is not None and options.dev_target is not None:
         dev = ParallelText.read((options.dev_source, options.dev_target))
@@ -142,22 +138,41 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     if rows is not None:
         write_split(text_files, rows, split)
         log(f"{split}: training text and dev set; {options.source} and {options.target} are unchanged")
-    write_bytes(output, starter.text(estimates[0].candidate, comments).encode())
+    write_bytes(options.output, starter.text(estimates[0].candidate, comments).encode())
     return estimates[0]
+
+
+def _split_folder(options: InitOptions) -> Path:
+    """The folder for a dev set that is split off, and the rest of the text.
+
+    Raises UserError for a config or a split that exists, and for a config without a name.
+    """
+    output = options.output
+    if not output.name:
+        raise UserError(f"{output}: is a folder; give the file of the config as ``output``, such as ``output=my.yaml``")
+    split = output.with_name(f"{output.stem}-split")
+    for path in (output, split) if options.dev_size else (output,):
+        if path.exists():
+            raise UserError(f"{path}: exists already and is not overwritten; give another ``output``")
+    return split
 
 
 def _reasons(trial: CandidateTrial, estimates: Sequence[Estimate], precision: str | None) -> Iterator[str]:
     """The table of the estimates, the best first, and why that is chosen, and the precision."""
     best = estimates[0]
     yield trial.table(estimates)
-    yield f"* with as many tokens of {trial.candidates.corpus}: it orders models, and promises nothing for your text"
-    reason = "the one for so much text and time" if best.candidate.from_tokens else "the best BLEU to expect"
+    corpus = trial.candidates.corpus
+    yield f"* BLEU after as many tokens of {corpus}: for comparing the models, not an estimate for your text"
+    usual = "the usual choice for this amount of text and time"
+    reason = usual if best.candidate.from_tokens else "the best BLEU to expect"
     is_known = best.bleu or best.candidate.from_tokens
     yield f"chosen: {best.candidate.name}, {reason if is_known else 'the fastest: none was measured with so little'}"
     if precision is not None:
-        yield f"{precision}: this processor has instructions for it; without `precision` on another machine"
+        fix = "remove the key `precision` to train on a machine without them"
+        yield f"{precision}: this processor has instructions for it; {fix}"
     if best.epochs < 1:
         hours = trial.tokens_per_epoch / best.speed / 3600
-        yield f"warning: the time is too short for one epoch, which takes {hours:,.2g} hours: give more, or less text"
+        fix = "give more time, or less text"
+        yield f"warning: the time is too short for one epoch, which takes {hours:,.2g} hours: {fix}"
     if any(estimate.is_busy for estimate in estimates):
         yield "warning: the machine was busy with something else: alone, training is faster"

@@ -32,7 +32,7 @@ from seq2attn.sweep.record import (
     read_records,
     unfinished,
 )
-from seq2attn.visualization.html_page import render_page
+from seq2attn.visualization.page import render_page
 
 Comparisons = Mapping[str, Sequence[Comparison]]
 """One comparison per seed, by test set."""
@@ -136,7 +136,7 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
 
 
 def _check_record(plan: SweepPlan, run: TrialRun, record: RunRecord, tests: Sequence[EvaluationSet]) -> None:
-    fix = f"restore it, or repeat the run: seq2attn sweep {plan.path} --redo"
+    fix = f"restore it, or repeat the run: seq2attn {plan.sweep.command} {plan.path} --redo"
     for test in tests:
         if test.name not in record.sets or record.sets[test.name].digests != test.digests:
             raise RunError(f"{run.folder}: the text of the test set `{test.name}` has changed; {fix}")
@@ -247,7 +247,7 @@ def _notes(board: Leaderboard) -> list[str]:
         " Sorted by the mean BLEU on the first."
         + (" ± is the standard deviation over the seeds (n - 1)." if seeds > 1 else ""),
         f"The difference is the mean BLEU minus that of the baseline, {board.baseline}, over the seeds that both have"
-        " finished. p is of sacreBLEU's"
+        " finished. p is the p-value of sacreBLEU's"
         f" paired bootstrap ({SAMPLES['bootstrap']:,} resamples of the test sentences) between trainings with the"
         f" same seed, the largest over the seeds; ▲ better and ▼ worse than the baseline with every seed at p < {LEVEL}"
         " and by more than ± of either, = neither; no mark with one seed, or where both are below BLEU 1."

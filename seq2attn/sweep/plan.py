@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from seq2attn.config.merge import merge
 from seq2attn.config.yaml_tree import Diagnostic, YAMLValue, format_diagnostics
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device
+from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection
 from seq2attn.sweep.sweep_config import Choices, SweepConfig, expand, is_config, trial_name
 from seq2attn.training.initial_weights import check_parts
 
@@ -99,7 +99,10 @@ def load_plan(path: Path, overrides: Sequence[str] = (), model: type[SweepConfig
     for message in dict.fromkeys(messages):
         print(message, file=sys.stderr)
     if diagnostics:
-        raise format_diagnostics(path, [_with_trials(*entry) for entry in diagnostics.values()])
+        raise format_diagnostics(
+            path,
+            [replace(one, message=f"{one.message} (in {_name_trials(names)})") for one, names in diagnostics.values()],
+        )
     plan = SweepPlan(path, sweep, tuple(trials))
     _check(plan)
     return plan
@@ -127,11 +130,6 @@ def _merge_choices(base: YAMLValue, sweep: YAMLValue, choices: Choices) -> YAMLV
     return base
 
 
-def _with_trials(diagnostic: Diagnostic, names: list[str]) -> Diagnostic:
-    message = f"{diagnostic.message} (in {_name_trials(names)})"
-    return Diagnostic(message, diagnostic.start, diagnostic.end)
-
-
 def _name_trials(names: list[str]) -> str:
     return f"the trial {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
@@ -148,7 +146,7 @@ def _check(plan: SweepPlan) -> None:
     unfit = dict[str, list[str]]()
     for trial in plan.trials:
         try:
-            build_on_meta_device(trial.experiment.model, *assumed_vocab_sizes(trial.experiment.tokenizer))
+            build_for_inspection(trial.experiment.model, *assumed_vocab_sizes(trial.experiment.tokenizer))
             check_parts(trial.experiment, needs_initial_run=False)  # it may be one of the trials
         except UserError as error:
             unfit.setdefault(str(error), []).append(trial.name)

@@ -50,6 +50,7 @@ class RecipeConfig(SweepConfig):
     """A sweep with the published numbers that it reproduces."""
 
     rules = (*SweepConfig.rules, _check_published, _check_teacher, _check_corpus)
+    command = "reproduce"
 
     title: str
     """Heading of the report."""

@@ -29,6 +29,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import FORMAT_VERSION, MAX_FILE_BYTES, check_format, read_object, validate, write_json
 from seq2attn.sweep.plan import SweepPlan, TrialRun
+from seq2attn.training.validation import search_settings
 
 TRIAL_FILE, RESULT_FILE, SWEEP_LOCK = "trial.json", "result.json", "sweep.lock"
 SWEEP_HINT = "remove the folder it is in, and start the sweep again"
@@ -152,6 +153,16 @@ def changed_options(run: TrialRun) -> list[str]:
         for experiment in (trained, run.experiment)
     )
     return ["text"] * (before != after) + changed_parts(run, options(run.experiment))
+
+
+def changes_validation(run: TrialRun) -> bool:
+    """True if validations have another search than by `trial.json`: a training would rank its checkpoints again."""
+    allow_code(plugin_modules(run.experiment))  # of the user's own config
+    try:
+        before = read_trial(run.folder).search
+    except ConfigError:  # of another version of seq2attn, or with other code
+        return True
+    return search_settings(before) != search_settings(run.experiment.search)
 
 
 def options(experiment: ExperimentConfig) -> dict[str, Any]:

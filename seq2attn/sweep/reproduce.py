@@ -15,7 +15,7 @@ from seq2attn.io.files import remove_dir
 from seq2attn.io.terminal import Log
 from seq2attn.options import TranslationOptions
 from seq2attn.sweep.recipe import Recipe
-from seq2attn.sweep.record import read_record
+from seq2attn.sweep.record import RESULT_FILE, read_record
 from seq2attn.sweep.report import write_report
 from seq2attn.sweep.run_sweep import FinishedRun, lock_sweep, run_sweep, write_leaderboard
 from seq2attn.visualization.figure import check_picture
@@ -58,7 +58,12 @@ def _train(recipe: Recipe, jobs: int, lock: int, log: Log, *, redo: bool) -> lis
     if not students:
         return failures
     if any(failure.run in recipe.teachers for failure in failures):
-        log(f"{', '.join(student.name for student in students)}: not trained, as a training of the teacher failed")
+        names, note = ", ".join(student.name for student in students), ""
+        if redo:
+            note = "; former results are removed, as they are of translations of other models"
+            for run in replace(recipe.plan, trials=students).runs:
+                (run.folder / RESULT_FILE).unlink(missing_ok=True)
+        log(f"{names}: not trained, as a training of the teacher failed{note}")
         return failures
     if redo:
         remove_dir(folder)

@@ -26,7 +26,7 @@ from seq2attn.io.import_path import environment
 from seq2attn.io.lock import check_locks, lock_directory
 from seq2attn.io.tables import format_table
 from seq2attn.io.terminal import Log
-from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters
+from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection, count_parameters
 from seq2attn.sweep.leaderboard import build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 from seq2attn.sweep.record import (
@@ -36,6 +36,7 @@ from seq2attn.sweep.record import (
     ExperimentFingerprints,
     changed_options,
     changed_parts,
+    changes_validation,
     read_record,
     write_trial,
 )
@@ -43,7 +44,7 @@ from seq2attn.sweep.worker import TERMINATE_GRACE_SECONDS
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
 
 EVALUATION_PARTS = {"test sets", "search"}
-"""Parts of a config that training does not depend on."""
+"""Parts of a config that training does not depend on, but for the search of its validations."""
 LOCK_TIMEOUT = TERMINATE_GRACE_SECONDS + 5
 """Seconds within which the trainings of a killed sweep end."""
 
@@ -102,7 +103,7 @@ def describe_plan(plan: SweepPlan) -> str:
     rows = [("trial", "parameters", "finished", "")]
     for trial in plan.trials:
         sizes = assumed_vocab_sizes(trial.experiment.tokenizer)
-        size = count_parameters(build_on_meta_device(trial.experiment.model, *sizes))
+        size = count_parameters(build_for_inspection(trial.experiment.model, *sizes))
         runs = [TrialRun(trial, seed) for seed in plan.sweep.seeds]
         finished = [run for run in runs if read_record(run.folder)]
         changed = sum(bool(changed_options(run)) for run in finished)
@@ -122,13 +123,15 @@ def _reset_changed(plan: SweepPlan, fingerprints: dict[Path, dict[str, object]],
             " repeat them by ``redo``, or give another `folder`"
         )
     for run, parts in changes:
-        if {*parts} <= EVALUATION_PARTS:
+        validates_anew = "search" in parts and changes_validation(run)
+        if {*parts} <= EVALUATION_PARTS and not validates_anew:
             work = "evaluating"
             (run.folder / RESULT_FILE).unlink(missing_ok=True)
         else:
             work = "training"
             remove_dir(run.folder)
-        log(f"{run}: {work} again, changed: {', '.join(parts)}")
+        note = " (the search of validations, too)" if validates_anew else ""
+        log(f"{run}: {work} again, changed: {', '.join(parts)}{note}")
 
 
 def _run_and_log(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) -> list[FinishedRun]:
@@ -145,6 +148,13 @@ def _run_and_log(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) ->
                 log(f"{finished.run}: BLEU {scores} ({finished.seconds:.0f} s)")
             bar.update()
     return failed
+
+
+def log_failures(failures: Sequence[FinishedRun], log: Log) -> None:
+    """Log the trainings that failed, once more at the end."""
+    log(f"{len(failures)} training{'s' * (len(failures) > 1)} failed:")
+    for failure in failures:
+        log(f"  {failure.run}: {failure.failure_reason}")
 
 
 def link_prepared_data(runs: Iterable[TrialRun], fingerprints: ExperimentFingerprints, folder: Path, log: Log) -> None:

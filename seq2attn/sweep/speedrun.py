@@ -57,7 +57,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class SpeedrunRecord:
-    """All that is needed to believe a speedrun, and to repeat it."""
+    """All that is needed to check a speedrun, and to repeat it."""
 
     target: float
     is_reached: bool
@@ -78,13 +78,16 @@ class SpeedrunRecord:
 def speedrun(experiment: ExperimentConfig) -> SpeedrunRecord:
     """The record of a training that ends when it reaches `training.validation.target`.
 
-    Raises UserError for a config without a target of BLEU, or with validations by time; for others see `train`.
+    Raises UserError for a config without a target of BLEU, with validations by time, or with test sets and metrics
+    without BLEU; for others see `train`.
     """
     training, validation = experiment.training, experiment.training.validation
     is_timed = validation.every != "auto" and validation.every.unit in SECONDS
     if validation.target is None or validation.metric != "bleu" or is_timed:
         needs = "a `target` (``target``), the metric `bleu`, and `every` in updates or epochs, to be repeated"
         raise UserError(f"`training.validation` of a speedrun needs {needs}")
+    if experiment.data.test and "bleu" not in (experiment.evaluation.metrics or ["bleu"]):
+        raise UserError("`evaluation.metrics` of a speedrun needs `bleu`, the score of test sets in its record; add it")
     curve, weights, cpu_seconds = _train(experiment)
     results = {}
     if experiment.data.test:

@@ -132,6 +132,8 @@ class SweepConfig(Config):
     """A grid of trainings: a base experiment and its variations."""
 
     rules: ClassVar[Sequence[Rule]] = (_check_base, _check_seeds, _check_changes, _check_choices, _check_trials)
+    command: ClassVar[str] = "sweep"
+    """The command that trains it."""
 
     base: InputPath
     """Config of an experiment; the trials are evaluated on its test sets."""

@@ -7,10 +7,10 @@ from torch import nn
 from seq2attn.data.prepared_data import PREPARED, load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.tables import format_table
-from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters, count_trained
+from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection, count_parameters, count_trained
 from seq2attn.training.distributed import DistributedContext, training_device
 from seq2attn.training.initial_weights import check_parts
-from seq2attn.training.resolve import auto_batch_tokens
+from seq2attn.training.resolve import auto_batch_tokens, first_epoch_lengths
 from seq2attn.training.speed import measure_speed
 
 
@@ -21,12 +21,14 @@ def describe_training(experiment: ExperimentConfig, *, is_new: bool = True, with
     """
     num_trained, config = check_parts(experiment, needs_initial_run=is_new), experiment.model
     source, target = assumed_vocab_sizes(experiment.tokenizer)
-    model = build_on_meta_device(config, source, target)
+    model = build_for_inspection(config, source, target)
     size, trained = count_parameters(model), num_trained or count_trained(model)
+    copies = 3 + (experiment.training.ema_decay is not None)  # gradients, two of Adam, averages
+    memory = (size + copies * trained) / 2**18
     lines = [
         f"model: {config.encoder.kind} and {config.decoder.kind}, {size:,} parameters, {trained:,} of them trained",
         f"vocabularies: {source:,} and {target:,} entries (at most; 8,000 without a `vocab_size`)",
-        f"memory: up to {(size + 3 * trained) / 2**18:,.0f} MiB for weights, gradients, optimizer; a batch needs more",
+        f"memory: up to {memory:,.0f} MiB for weights, gradients, optimizer; a batch needs more",
         f"batch: {experiment.training.batch.tokens} tokens",
         f"time: {_measure(experiment)}",
     ]
@@ -40,7 +42,8 @@ def _measure(experiment: ExperimentConfig) -> str:
         return "measured once the text is prepared: seq2attn prepare CONFIG"
     prepared, device = load_prepared(folder), training_device(training.device)
     if isinstance(training.batch.tokens, str):
-        training = training.with_batch_tokens(auto_batch_tokens(prepared.train.corpus.lengths, 1))
+        lengths = first_epoch_lengths(prepared.train, training)
+        training = training.with_batch_tokens(auto_batch_tokens(lengths, training.batch.gradient_accumulation))
     experiment = experiment.model_copy(update={"training": training})
     speed = measure_speed(experiment, prepared, DistributedContext(0, 1, device), seconds=3.0)
     times = f"{speed.seconds_per_update:.2g} s an update, {speed.seconds_per_validation:.2g} s a validation"

@@ -21,8 +21,14 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.experiment.training_config import InitFromConfig, LoRAConfig, TrainingConfig
 from seq2attn.io.terminal import Log
 from seq2attn.losses.training_loss import TrainingLoss, perplexity
-from seq2attn.models import Seq2Seq, build_model
-from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_trained, select_parameters
+from seq2attn.models import Seq2Seq
+from seq2attn.models.build import (
+    assumed_vocab_sizes,
+    build_for_inspection,
+    build_on_meta_device,
+    count_trained,
+    select_parameters,
+)
 from seq2attn.models.pretrained_vectors import load_vectors
 from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.nn.initialization import SkipInit
@@ -57,9 +63,8 @@ def check_parts(experiment: ExperimentConfig, *, needs_initial_run: bool = True)
     has_plugins = bool(plugin_modules(experiment.model))
     if not (training.frozen or training.lora or training.lr_scales or exclude or has_plugins):
         return None
-    build = build_model if has_plugins else build_on_meta_device  # where a plug-in may not be built
     try:
-        model = build(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
+        model = build_for_inspection(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
     except ConfigError as error:
         key, _, message = str(error).removeprefix("`").partition("`: ")
         raise FieldError(key, message) from None

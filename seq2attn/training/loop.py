@@ -267,7 +267,7 @@ class Trainer:
             state = replace(self.state, seconds=self.state.seconds + seconds)
             self.state, is_best = state_after_validation(state, result.scores, self.training)
             report_validation(self.logger, self.validator, self.state, result, is_best=is_best)
-            self.checkpoints.save_validated(self.state, is_best=is_best)
+            self.checkpoints.save(self.state, self.state.scores if is_best else None)
         self.clock = time.monotonic()
         self._update_clock()  # for stop requests during validation
 

@@ -44,7 +44,10 @@ class NonFiniteGuard:
         self.first_skipped: AttemptedUpdate | None = None  # of those in a row, in this session
 
     def admits(self, attempt: AttemptedUpdate) -> bool:
-        """False if the host knows that the optimizer must not step; else the device knows, if it must not."""
+        """False if this update must be skipped by the caller.
+
+        True otherwise, also where `found_inf` lets the optimizer skip it on the device.
+        """
         self.last_update = attempt
         self.pending.append(attempt)
         if self.uses_found_inf:

@@ -17,6 +17,8 @@ MAX_VALIDATIONS, MIN_VALIDATIONS = 8, 3
 """Automatic number of validations where a time ends the training."""
 VALIDATION_SHARE, MAX_VALIDATION_SHARE = 0.1, 0.5
 """Share of the time above which there are fewer than `MAX_VALIDATIONS`, and above which there is only the last one."""
+LAST_DATE = datetime(9999, 12, 31)
+"""The last date that is named: later ones do not exist."""
 
 BUSY = "warning: the machine had other work while the speed was measured; alone it trains faster"
 TOO_SHORT = (
@@ -59,9 +61,12 @@ class Plan:
         """The future of the training, for the log; empty without a speed."""
         if self.speed is None:
             return ""
-        end, epochs = datetime.now() + timedelta(seconds=self.seconds), self.num_left / self.per_epoch
+        now, epochs = datetime.now(), self.num_left / self.per_epoch
         rate = f"{self.speed.target_tokens_per_second:,.0f} target tokens/s"
-        return f"; about {epochs:,.1f} epochs ({self.num_left:,} updates, {rate}) until {end:%Y-%m-%d %H:%M}"
+        until = ""
+        if self.seconds < (LAST_DATE - now).total_seconds():
+            until = f" until {now + timedelta(seconds=self.seconds):%Y-%m-%d %H:%M}"
+        return f"; about {epochs:,.1f} epochs ({self.num_left:,} updates, {rate}){until}"
 
     def warnings(self, schedule: LRScheduleConfig) -> list[str]:
         """Warnings about a time that is too short, and a schedule whose numbers do not suit the plan."""
@@ -100,7 +105,7 @@ def plan_training(training: TrainingConfig, per_epoch: int, state: TrainState, s
         allowed = (seconds - count * speed.seconds_per_validation) / speed.seconds_per_update
     num_left = max(1, int(allowed + 1e-9)) if seconds else 0
     if limit is not None and limit <= state.update + num_left:
-        num_left = limit - state.update
+        num_left = max(0, limit - state.update)  # a resumption may have a smaller limit
         return Plan(limit, every, per_epoch, speed, num_left, num_left * _seconds_per_update(every, per_epoch, speed))
     every = Duration(max(1, math.ceil(num_left / count)), "updates") if is_auto else every
     return Plan(state.update + num_left, every, per_epoch, speed, num_left, seconds, is_timed=True)

@@ -78,10 +78,7 @@ def resolve_config(
     if fitting_tokens is not None:
         training = training.with_batch_tokens(fitting_tokens)
         notes.append(f"batch: {training.batch.tokens:,} tokens, by the memory of the GPU")
-    # BPE-dropout makes an epoch longer; its segmentation takes minutes for a million pairs. The seed is 0 so that runs
-    # with different seeds have the same schedule.
-    corpus = train.epoch_corpus(0, 0) if has_auto(training) else train.corpus
-    lengths, measure_new = corpus.lengths[train.rows(0, 0)], None if resolved.keeps_plan else measure
+    lengths, measure_new = first_epoch_lengths(train, training), None if resolved.keeps_plan else measure
     training, plan, training_notes = resolve_training(training, lengths, distributed, state, measure_new)
     if not resolved.keeps_plan:
         training_notes += ["the rest of the training is planned anew"] if since and plan.speed else []
@@ -140,6 +137,14 @@ def has_auto(training: TrainingConfig) -> bool:
     schedule = training.lr_schedule
     values = warmup_updates(schedule), total_updates(schedule), training.batch.tokens
     return any(isinstance(value, str) for value in values)
+
+
+def first_epoch_lengths(train: TrainingSet, training: TrainingConfig) -> Lengths:
+    """The lengths of the pairs of the first epoch, as often as they are in it: those that `auto` depends on."""
+    # BPE-dropout makes an epoch longer; its segmentation takes minutes for a million pairs. The seed is 0 so that runs
+    # with different seeds have the same schedule.
+    corpus = train.epoch_corpus(0, 0) if has_auto(training) else train.corpus
+    return corpus.lengths[train.rows(0, 0)]
 
 
 def resolve_training(

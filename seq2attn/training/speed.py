@@ -17,12 +17,13 @@ from seq2attn.data.prefetch import prefetch
 from seq2attn.data.prepared_data import PreparedData
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.io.terminal import Log
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
 from seq2attn.optim.lr_schedules import ConstantScheduleConfig
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.distributed import DistributedContext, StopRequest
-from seq2attn.training.initial_weights import freeze_parameters
+from seq2attn.training.initial_weights import freeze_parameters, load_initial_weights
 from seq2attn.training.loop import Trainer
 from seq2attn.training.metrics_logger import MetricsLogger, Session
 from seq2attn.training.minimum_risk import build_loss
@@ -37,15 +38,17 @@ MIN_UPDATES, MAX_UPDATES = 3, 100
 FIRST_SENTENCES = 32
 """Number of sentences of the first validation; each further one has four times as many, as they go faster together."""
 IDLE_SHARE = 0.8
-"""Share of the time that this thread gets of a core of an idle machine, at least."""
+"""CPU time of this thread by elapsed time: below this share, other programs used the machine."""
 TINY_LR = 1e-30
 
 
-def build_untrained(
-    experiment: ExperimentConfig, prepared: PreparedData, device: torch.device
+def build_parts(
+    experiment: ExperimentConfig, prepared: PreparedData, device: torch.device, log: Log | None = None
 ) -> tuple[TrainingLoss, torch.optim.Optimizer]:
-    """The loss of a model with random weights, and its optimizer, for a trial."""
+    """The loss of a model with random weights, or with `log` its initial ones, which are logged; its optimizer."""
     model = build_model(experiment.model, *map(len, prepared.tokenizers.vocabularies))
+    if log is not None:
+        load_initial_weights(model, experiment, prepared, log)
     freeze_parameters(model, experiment.training)
     optimizer = experiment.training.optimizer.build(parameter_groups(model.to(device), experiment.training.lr_scales))
     return build_loss(model, experiment, prepared), optimizer
@@ -69,7 +72,7 @@ def measure_speed(
     experiment = experiment.model_copy(update={"training": experiment.training.model_copy(update=fixed)})
     logger = MetricsLogger(RunDirectory(experiment.run_dir), is_main_process=False, since=None, tensorboard=False)
     session = Session(RunDirectory(experiment.run_dir), distributed, logger, StopRequest())
-    parts = build_untrained(experiment, prepared, distributed.device)
+    parts = build_parts(experiment, prepared, distributed.device)
     trainer = Trainer(experiment, prepared, *parts, TrainState(), session)
     start, used = time.monotonic(), time.thread_time()
     rate = _target_tokens_per_second(trainer, [[rows[places] for places in planned[n]] for n in order], seconds / 2)

@@ -18,32 +18,24 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.io.lock import lock_directory
 from seq2attn.losses.training_loss import TrainingLoss
-from seq2attn.models import Seq2Seq, build_model
+from seq2attn.models import Seq2Seq
 from seq2attn.models.build import check_vocabularies, count_parameters
 from seq2attn.nn.device import configure_cuda, deterministic
 from seq2attn.nn.packing import Sequences
-from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.search.translate_ids import translate_ids
 from seq2attn.tokenizers.vocabulary import EOS, UNK
-from seq2attn.training.checkpoints.checkpoint import (
-    CHECKPOINTS_FOLDER,
-    Checkpoint,
-    checkpoint_folders,
-    read_checkpoint,
-    restore,
-)
+from seq2attn.training.checkpoints.checkpoint import CHECKPOINTS_FOLDER, Checkpoint, checkpoint_folders, restore
 from seq2attn.training.checkpoints.retention import latest_valid_checkpoint, refuse_existing_files
 from seq2attn.training.config_changes import Resumption, check_processes, read_resumption, save_config, text_digests
 from seq2attn.training.distributed import DistributedContext, StopRequest, init_distributed, training_device
-from seq2attn.training.initial_weights import check_parts, freeze_parameters, load_initial_weights
+from seq2attn.training.initial_weights import check_parts
 from seq2attn.training.loop import Trainer
 from seq2attn.training.memory import MemoryTrial
 from seq2attn.training.metrics_logger import MetricsLogger, Session
-from seq2attn.training.minimum_risk import build_loss
 from seq2attn.training.plan import Speed
 from seq2attn.training.resolve import resolve_config
-from seq2attn.training.speed import build_untrained, measure_speed
+from seq2attn.training.speed import build_parts, measure_speed
 from seq2attn.training.train_state import TrainState
 
 TRIAL_SECONDS = 5.0
@@ -104,10 +96,8 @@ def _find_checkpoint(
             refuse_existing_files(run.folder)
         if resume is True and checkpoint is None:
             raise RunError(f"{run.folder}: has no checkpoint to resume; train without ``resume``")
-    name = distributed.all_gather(checkpoint and checkpoint.folder.name)[0]
-    if name is not None and not distributed.is_main_process:
-        checkpoint = read_checkpoint(run.folder / CHECKPOINTS_FOLDER / name)
-    return checkpoint, warnings
+    checkpoint = distributed.all_gather(checkpoint)[0]
+    return checkpoint and replace(checkpoint, folder=run.folder / CHECKPOINTS_FOLDER / checkpoint.folder.name), warnings
 
 
 def _build_trainer(experiment: ExperimentConfig, session: Session, since: Resumption | None) -> Trainer:
@@ -129,14 +119,14 @@ def _build_trainer(experiment: ExperimentConfig, session: Session, since: Resump
     for note in resolved.notes:
         log(note)
     experiment, state = resolved.experiment, resolved.state
-    model = _build_model(experiment, prepared, distributed.device, session if since is None else None)
-    optimizer = experiment.training.optimizer.build(parameter_groups(model, experiment.training.lr_scales))
+    torch.manual_seed(experiment.training.seed)
+    loss_module, optimizer = build_parts(experiment, prepared, distributed.device, log if since is None else None)
+    model = loss_module.model
     if since is not None:
         restore(since.checkpoint, model, optimizer if resolved.keeps_optimizer else None)
     if plugin_modules(experiment.model):
         _check_search(model)
     log(_start_message(model, distributed, state) + resolved.outlook)
-    loss_module = build_loss(model, experiment, prepared)
     _check_guided_alignment(loss_module)
     if distributed.is_main_process:
         save_config(run, experiment, since, has_changes=resolved.has_changes)
@@ -156,23 +146,11 @@ def _prepare(experiment: ExperimentConfig, session: Session, *, is_resumed: bool
     return prepared
 
 
-def _build_model(
-    experiment: ExperimentConfig, prepared: PreparedData, device: torch.device, session: Session | None
-) -> Seq2Seq:
-    """The model on its device, with its initial weights, which are logged, for a new session."""
-    torch.manual_seed(experiment.training.seed)
-    model = build_model(experiment.model, *map(len, prepared.tokenizers.vocabularies))
-    if session is not None:
-        load_initial_weights(model, experiment, prepared, session.logger.log_session)
-    freeze_parameters(model, experiment.training)
-    return model.to(device)
-
-
 def _find_fitting_tokens(experiment: ExperimentConfig, prepared: PreparedData, distributed: DistributedContext) -> int:
     """Tokens of the largest batch that fits in memory, by trials with a model of random weights."""
     if distributed.device.type != "cuda":
         raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
-    loss_module, optimizer = build_untrained(experiment, prepared, distributed.device)
+    loss_module, optimizer = build_parts(experiment, prepared, distributed.device)
     trial = MemoryTrial(experiment.training, loss_module, optimizer, distributed)
     return trial.find_max_tokens(prepared.train.epoch_corpus(0, 0), prepared.train.rows(0, 0))
 

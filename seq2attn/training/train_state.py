@@ -107,7 +107,7 @@ def is_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> 
 
 
 def is_report_due(every: Duration, before: dict[str, float], now: dict[str, float]) -> bool:
-    """True if a report is due; the first one after half of a time, as a sign of life."""
+    """True if a report is due; for an interval of time, the first one comes after half of it."""
     is_first = every.unit in SECONDS and before[every.unit] < every.value / 2 <= now[every.unit]
     return is_first or is_due(every, before, now)
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from seq2attn.losses.training_loss import TrainingLoss, perplexity
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.nn.precision import autocast
-from seq2attn.search.search_config import greedy_search
+from seq2attn.search.search_config import SearchConfig, greedy_search
 from seq2attn.search.translate_ids import default_batch_tokens
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
 from seq2attn.training.checkpoints.retention import rank, rank_checkpoints
@@ -74,7 +75,7 @@ class Validator:
         self.search = greedy_search(experiment.search)
         self.source_limit = model_source_limit(experiment)
         sources = [prepared.dev_sources[row] for row in self.rows]
-        search = self.search.model_dump(mode="json", exclude={"lengths": {"length_penalty", "alpha"}})
+        search = search_settings(self.search)
         settings = evaluation.model_dump(mode="json"), training.label_smoothing, search, self.source_limit.max_tokens
         self.digest = sha256_json([sources, self.references, *settings])
 
@@ -149,6 +150,11 @@ class Validator:
         translations = translator.translate_iterable(lines, checker=InputChecker())
         texts = {row: translation.text for row, translation in zip(rows, translations, strict=True)}
         return {row: text for part in self.distributed.all_gather(texts) for row, text in part.items()}
+
+
+def search_settings(search: SearchConfig) -> dict[str, Any]:
+    """The settings of a search on which scores of validations depend: greedy search has no length penalty."""
+    return greedy_search(search).model_dump(mode="json", exclude={"lengths": {"length_penalty", "alpha"}})
 
 
 def state_after_validation(

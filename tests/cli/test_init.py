@@ -185,6 +185,14 @@ def test_a_dev_set_that_is_missing_or_not_parallel_is_refused(tmp_path, invoke, 
     assert not (tmp_path / "my.yaml").exists()
 
 
+@pytest.mark.parametrize("output", ["", ".", "/"])
+def test_a_folder_is_no_config(tmp_path, invoke, output):
+    write_toy(tmp_path)
+    error = invoke("init", *TEXT, "-o", output, code=2).err
+    advice = "give the file of the config as --output, such as --output my.yaml"
+    assert error == f"error: {Path(output)}: is a folder; {advice}\n"
+
+
 def test_a_name_that_is_not_utf8_leaves_no_config(tmp_path, invoke):
     write_toy(tmp_path)
     name = os.fsdecode(b"tr\xe4in.de")

@@ -217,5 +217,7 @@ def test_unknown_recipes_and_a_dry_run(invoke: Invoke, tmp_path: Path) -> None:
     assert invoke("reproduce", "toy", "--mirror", ".", code=2).err == (
         "error: configs/reproduce/toy.yaml: has no `corpus` to copy from --mirror\n"
     )
+    unused = invoke("reproduce", "toy", "--dry-run", "--redo", "--jobs", "2", "--mirror", ".", code=2).err
+    assert unused == "error: --redo and --jobs and --mirror have no effect with --dry-run, which trains nothing\n"
     assert re.search(r"^luong +[\d,]+ +0/2 +baseline$", invoke("reproduce", "toy", "--dry-run").out, re.MULTILINE)
     assert not (tmp_path / "runs").exists()

@@ -1,6 +1,7 @@
 """`seq2attn reproduce` with a teacher whose translations other trials train on."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.sweep.recipe import load_recipe
+from seq2attn.sweep.record import RunRecord, TrainingSummary, write_record, write_trial
 from tests.support.commands import Done, Invoke, invoke_in
 from tests.support.recipes import RECIPE, home
 from tests.support.sweeps import results
@@ -89,6 +92,21 @@ def test_without_a_teacher_there_are_no_students(invoke: Invoke, tmp_path: Path,
     assert "\nluong+distilled: not trained, as a training of the teacher failed\n" in done.err
     assert "Not finished: luong seed 1, luong+distilled seed 1, luong seed 2, luong+distilled seed 2." in done.out
     assert not (tmp_path / "runs/sweep/distilled").exists()
+
+
+def test_results_of_students_of_another_teacher_do_not_count(
+    invoke: Invoke, tmp_path: Path, failing_trainings: None
+) -> None:
+    home(tmp_path, DISTILLED)
+    recipe = load_recipe("toy")
+    for run in (run for run in recipe.plan.runs if run.trial in recipe.students):
+        run.folder.mkdir(parents=True)
+        write_trial(run, {})
+        write_record(run.folder, RunRecord(TrainingSummary(1, 1.0, 1, 1.0, 1, 1, "here", "2", "today"), {}))
+    done = invoke("reproduce", "toy", "--redo", code=1)
+    assert "Not finished: luong seed 1, luong+distilled seed 1, luong seed 2, luong+distilled seed 2." in done.out
+    failed = r"^2 trainings failed:\n  luong seed 1: exit code 2: error: no space .*\n  luong seed 2: "
+    assert re.search(failed, done.err, re.MULTILINE)
 
 
 @pytest.mark.slow

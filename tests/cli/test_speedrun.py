@@ -131,6 +131,10 @@ def test_a_target_that_is_not_reached_is_recorded(home: Path) -> None:
         ([], "`training.validation` of a speedrun needs a `target`"),
         (["training.validation={target: 20, metric: chrf}"], "`training.validation` of a speedrun needs a `target`"),
         (["training.validation={target: 20, every: 1 minute}"], "and `every` in updates or epochs"),
+        (
+            ["training.validation.target=20", "evaluation.metrics=[chrf]"],
+            "`evaluation.metrics` of a speedrun needs `bleu`",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused(home: Path, overrides: list[str], message: str) -> None:

@@ -127,6 +127,18 @@ def test_changed_configs_and_texts_are_refused_or_repeated(
     assert record.sets["short"].digests.source == text_digest(["rot"] * 20)
 
 
+def test_a_search_that_validations_have_is_trained_again(
+    finished_sweep: tuple[Path, Done], invoke: Invoke, tmp_path: Path, failing_trainings: None
+) -> None:
+    shutil.copytree(finished_sweep[0], tmp_path, dirs_exist_ok=True)
+    weights = tmp_path / "runs/sweep/trials/fixed/seed-1/model.safetensors"
+    for size, work, note in (("null", "evaluating", ""), ("3", "training", r" \(the search of validations, too\)")):
+        search = f"changes.search={{kind: beam, beam_size: 2, no_repeat_ngram_size: {size}}}"
+        done = invoke("sweep", "sweep.yaml", "--redo", "--set", search, code=1)
+        assert re.search(f"^fixed seed 1: {work} again, changed: search{note}$", done.err, re.MULTILINE)
+        assert weights.exists() == (work == "evaluating")
+
+
 def test_failed_trainings_are_reported_and_data_are_prepared_for_each_tokenizer(
     invoke: Invoke, tmp_path: Path, failing_trainings: None
 ) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 import seq2attn
-from seq2attn.errors import RunError, TrainingInterrupted
+from seq2attn.errors import RunError, TrainingInterrupted, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average
@@ -181,6 +181,13 @@ def test_an_average_of_the_best_needs_comparable_scores(corpus):
         average(run.folder, last=None, best=2)
     average(run.folder, last=None, best=1)
     assert run.weights_origin()["checkpoints"] == ["00000006"]
+
+
+@pytest.mark.parametrize("options", [{"last": 0}, {"last": -1}, {"best": 0}, {"best": -1}], ids=str)
+def test_a_mean_is_of_at_least_one_checkpoint(tmp_path, options):
+    ((name, count),) = options.items()
+    with pytest.raises(UserError, match=f"``{name}={count}``: the mean is that of at least 1 checkpoint"):
+        average(tmp_path, **options)
 
 
 def test_the_log_names_the_weights_for_translation(corpus):

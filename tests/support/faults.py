@@ -65,6 +65,23 @@ class Slow(_GRU):
         return self.gru(embedded, sequences)
 
 
+class Measured(_GRU):
+    """A GRU that reads a number of a tensor while it is built: on the meta device there is none."""
+
+    class Config(seq2attn.Config):
+        kind: str
+
+        def build(self, input_dim: int) -> Encoder:
+            return Measured(self, input_dim)
+
+    def __init__(self, config: Config, input_dim: int) -> None:
+        super().__init__(config, input_dim)
+        self.scale = float(torch.ones(()))
+
+    def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
+        return self.gru(self.scale * embedded, sequences)
+
+
 class Faulty(_GRU):
     """A GRU with NaN or Inf in the states or gradients of one micro-batch of some updates, with the seed 1.
 

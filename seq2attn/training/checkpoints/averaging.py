@@ -39,21 +39,24 @@ class AveragedWeights:
 def average(run: Path | str, *, last: int | None = None, best: int | None = None) -> AveragedWeights:
     """Replacement of the weights for translation by the mean of the `last` or the `best` checkpoints of a run.
 
-    Raises UserError unless exactly one of both is given, RunError if checkpoints are missing.
+    Raises UserError unless exactly one of both is given, and is at least 1; RunError if checkpoints are missing.
     """
     if (last is None) == (best is None):
         raise UserError("give either ``last=N`` or ``best=N``")
-    directory, folder, count = RunDirectory(Path(run)), Path(run), last or best or 1
+    name, count = ("best", best or 0) if last is None else ("last", last)
+    if count < 1:
+        raise UserError(f"``{name}={count}``: the mean is that of at least 1 checkpoint; give a larger number")
+    directory, folder = RunDirectory(Path(run)), Path(run)
     metric = directory.load_config().training.validation.metric
     validated = validated_checkpoints(folder)
     checkpoints = validated or list_checkpoints(folder)
-    chosen = checkpoints[-count:] if last else _best(folder, checkpoints, count, metric)
+    chosen = checkpoints[-count:] if name == "last" else _best(folder, checkpoints, count, metric)
     if len(chosen) < count:
         raise RunError(
             f"{folder}: has {len(chosen)} checkpoints, not {count}; average fewer, or train with more validations and a"
-            f" larger `training.checkpoints.keep_{'last' if last else 'best'}`"
+            f" larger `training.checkpoints.keep_{name}`"
         )
-    if last and (removed := _removed_between(directory, chosen)):
+    if name == "last" and (removed := _removed_between(directory, chosen)):
         raise RunError(
             f"{folder}: of the newest {count} checkpoints, update {removed[-1]:,} was removed; average fewer, or"
             " train with a larger `training.checkpoints.keep_last`"

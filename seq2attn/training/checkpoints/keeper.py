@@ -65,9 +65,15 @@ class CheckpointKeeper:
             self._prune(state)
         self.distributed.barrier()  # the others may read the weights next
 
-    def save_validated(self, state: TrainState, *, is_best: bool) -> None:
-        """Save a checkpoint of a validation, within `averaged`; the best weights are those for translation."""
-        self._save(state, state.scores if is_best else None)
+    def save(self, state: TrainState, scores: dict[str, float] | None) -> None:
+        """Save a checkpoint, within `averaged`; with `scores`, its weights become those for translation."""
+        if self.distributed.is_main_process:
+            folder, log_sizes = self.run.folder, self.logger.log_sizes()
+            checkpoint = save_checkpoint(folder, self.model, self.vocabularies, self.optimizer, state, log_sizes)
+            if scores is not None:
+                self._publish(merge_adapters(unique_state_dict(self.model)), [checkpoint], scores)
+            self._prune(state)
+        self.distributed.barrier()
 
     def save_interrupted(self, state: TrainState) -> None:
         """Save a checkpoint at an interruption, without validation.
@@ -76,7 +82,7 @@ class CheckpointKeeper:
         """
         is_unvalidated = not state.last_validated_update
         with self.averaged():
-            self._save(state, {} if is_unvalidated else None)
+            self.save(state, {} if is_unvalidated else None)
         if is_unvalidated:
             self.logger.log_session(
                 f"no validation yet: until there is one, the weights for translation are those of update"
@@ -114,16 +120,6 @@ class CheckpointKeeper:
             self._publish(weights if more else load_merged(chosen[0]), chosen, scores, **more)
         self.distributed.barrier()
         return origin
-
-    def _save(self, state: TrainState, scores: dict[str, float] | None) -> None:
-        """Save a checkpoint; with `scores`, its weights become those for translation."""
-        if self.distributed.is_main_process:
-            folder, log_sizes = self.run.folder, self.logger.log_sizes()
-            checkpoint = save_checkpoint(folder, self.model, self.vocabularies, self.optimizer, state, log_sizes)
-            if scores is not None:
-                self._publish(merge_adapters(unique_state_dict(self.model)), [checkpoint], scores)
-            self._prune(state)
-        self.distributed.barrier()
 
     def _prune(self, state: TrainState) -> None:
         prune(self.run.folder, self._best(state), keep_last=self.config.keep_last)

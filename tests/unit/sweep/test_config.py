@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from seq2attn.errors import ConfigError
 from seq2attn.sweep.plan import load_plan
+from seq2attn.sweep.run_sweep import describe_plan
 from seq2attn.sweep.sweep_config import AxisConfig, expand
+from tests.support.untrained_runs import CONFIG
+from tests.support.untrained_runs import SWEEP as TWO_SIZES
 
 ROOT = Path(__file__).parents[3]
 BASE = """\
@@ -249,6 +252,14 @@ def test_names_of_parts_are_checked_before_the_first_training(error_of):
     lines = error_of(base=BASE + "training: {frozen: [encodr]}\n").splitlines()
     assert len([line for line in lines if "`training.frozen`: the model has no part `encodr`" in line]) == 1
     assert "the trial bigru+luong+own and " in lines[0]
+
+
+def test_a_plug_in_that_needs_memory_is_built_with_it(tmp_path):
+    config = CONFIG.replace("{kind: gru, dim: 8}", "{kind: 'tests.support.faults:Measured'}")
+    assert "Measured" in config
+    (tmp_path / "own.yaml").write_text(config, encoding="utf-8")
+    (tmp_path / "sweep.yaml").write_text(TWO_SIZES.format("own.yaml"), encoding="utf-8")
+    assert re.search("^small +[0-9,]+ ", describe_plan(load_plan(tmp_path / "sweep.yaml")), re.MULTILINE)
 
 
 def test_mistakes_across_components_and_trials(error_of):

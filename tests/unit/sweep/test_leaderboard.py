@@ -177,7 +177,7 @@ class TestLeaderboard:
         content = path.read_text(encoding="utf-8")
         for other in (content.replace("\n", " x\n", 1), content.partition("\n")[2]):
             path.write_text(other, encoding="utf-8")
-            with pytest.raises(RunError, match=r"a/seed-1: the text of the test set `second` has changed.*--redo"):
+            with pytest.raises(RunError, match=r"a/seed-1: .* `second` has changed.*: seq2attn sweep \S+ --redo"):
                 build_leaderboard(plan)
         path.write_text(content, encoding="utf-8")
 

@@ -18,6 +18,7 @@ from seq2attn.sweep.record import (
     RunRecord,
     TrainingSummary,
     changed_parts,
+    changes_validation,
     machine_name,
     write_record,
     write_trial,
@@ -76,6 +77,22 @@ def recorded_trial(tmp_path: Path) -> Path:
 )
 def test_each_option_counts(recorded_trial: Path, override: str, parts: list[str]) -> None:
     assert changes(recorded_trial, load(recorded_trial, override)) == parts
+
+
+@pytest.mark.parametrize(
+    ("override", "is_changed"),
+    [
+        ("search={kind: greedy, lengths: {max_length: 9}}", False),
+        ("search.beam_size=2", False),
+        ("search.lengths={length_penalty: gnmt, alpha: 0.5}", False),
+        ("search.lengths.max_length=8", True),
+        ("search.no_repeat_ngram_size=3", True),
+    ],
+)
+def test_validations_have_the_search_but_for_its_beam_and_penalty(
+    recorded_trial: Path, override: str, is_changed: bool
+) -> None:
+    assert changes_validation(run_of(load(recorded_trial, override))) == is_changed
 
 
 @pytest.mark.parametrize(("file", "parts"), [("train", ["text"]), ("dev", ["text"]), ("test", ["test sets"])])

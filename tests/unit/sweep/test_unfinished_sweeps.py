@@ -6,8 +6,10 @@ from statistics import fmean, stdev
 
 import pytest
 
+from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet, SetResult, read_sets
 from seq2attn.metrics.significance import paired_scores
+from seq2attn.sweep.leaderboard import build_leaderboard
 from seq2attn.sweep.recipe import Recipe, load_recipe
 from seq2attn.sweep.record import RunRecord, TrainingSummary, read_records, write_record
 from seq2attn.sweep.report import draw_figures, reproduced_scores, write_report
@@ -112,6 +114,14 @@ def test_figures_are_of_finished_trainings(recipe: Recipe, tests: list[Evaluatio
     record = RunRecord(SUMMARY, {one.name: result_of(one, 1) for one in tests})
     figures = draw_figures(recipe, {first: {1: record}, baseline: {}}, tmp_path)
     assert [*figures] == [f"BLEU by source length, {name}" for name in recipe.plan.baseline.experiment.data.test]
+
+
+def test_a_result_that_is_refused_is_repeated_by_the_command_of_its_file(recipe: Recipe) -> None:
+    (run, *_) = recipe.plan.runs
+    run.folder.mkdir(parents=True)
+    write_record(run.folder, RunRecord(SUMMARY, {}))
+    with pytest.raises(RunError, match=r"repeat the run: seq2attn reproduce configs/reproduce/toy\.yaml --redo$"):
+        build_leaderboard(recipe.plan)
 
 
 def test_without_a_finished_training_there_is_no_score(recipe: Recipe) -> None:

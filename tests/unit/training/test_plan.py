@@ -79,6 +79,17 @@ def test_a_resumption_plans_the_time_that_is_left():
     assert plan(speed, state, max_duration=["5 minutes"]).updates == 2_000
 
 
+def test_a_resumption_after_its_limit_has_nothing_left():
+    state = TrainState(update=2_000, epoch=20, updates_per_epoch=100)
+    found = plan(Speed(1.0, 1000.0, 5.0), state, max_duration=["5 epochs", "1 hour"])
+    assert (found.num_left, found.seconds) == (0, 0) and "about 0.0 epochs (0 updates, " in found.outlook()
+
+
+def test_an_end_without_a_date_is_not_named():
+    outlooks = [plan(Speed(1.0, 9.0, 5.0), max_duration=[f"{hours} hours"]).outlook() for hours in (1, 10**8, 10**15)]
+    assert [" until " in line for line in outlooks] == [True, False, False]
+
+
 @pytest.mark.parametrize("schedule", ["cosine", "inverse-sqrt", {"kind": "noam", "dim": 8}])
 def test_schedules_follow_the_planned_updates(schedule):
     schedule = schedule if isinstance(schedule, dict) else {"kind": schedule}
