@@ -48,7 +48,7 @@ This page has the `--help` of each command. Exit codes:
 | code | meaning |
 |---|---|
 | 0 | success |
-| 1 | `doctor`, a sweep or a reproduction found a failure |
+| 1 | `doctor`, a sweep or a reproduction found a failure; `speedrun` missed its target, or found a difference |
 | 2 | an error in the input; the message says what to change |
 | 75, 129, 130, 143 | an interrupted training; a checkpoint is saved if it had begun ([training](training.md#resume)) |
 | 130 | another command, ended by Ctrl-C |

@@ -23,7 +23,7 @@ from tests.support.marian import (
     write_marian_files,
     write_npz,
 )
-from tests.support.pages import commands
+from tests.support.pages import registry_commands
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_files_of_marian_itself_are_imported(invoke: Invoke, tmp_path: Path) -> 
     model = make_marian(tmp_path / "hf", encoder_attention_heads=4, decoder_ffn_dim=32)
     write_marian_files(tmp_path / "enpt", tmp_path / "hf", "model.npz")
     write_npz(tmp_path / "enpt" / "model.npz", marian_arrays(model), marian_options())
-    (command,) = [command for command in commands("docs/pretrained.md") if "enpt" in command]
+    (command,) = [command for command in registry_commands("docs/pretrained.md") if "enpt" in command]
     assert re.search(r"^greedy +20 +100.00% +100.0%", invoke(*shlex.split(command)[1:]).out, re.MULTILINE)
 
 
