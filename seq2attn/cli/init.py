@@ -12,7 +12,7 @@ from seq2attn.options import InitOptions
 
 @takes("source target dev_source dev_target dev_size hours device trial output run_dir")
 def init(options: InitOptions) -> None:
-    """Write a commented config for two text files, with the model that reaches most on this machine in some hours.
+    """Write a commented config for two text files, with the model that should be best within some hours here.
 
     Up to four models are tried on the text, and the best one is written, with a table of what to expect of each.
 

@@ -14,7 +14,9 @@ def speedrun(
     overrides: Overrides,
     allow_code: AllowCode,
     config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A YAML file.", show_default=False)] = None,
-    target: Annotated[float | None, typer.Option(metavar="BLEU", help="Greedy BLEU on dev that ends training.")] = None,
+    target: Annotated[
+        float | None, typer.Option(metavar="BLEU", help="Greedy BLEU on the dev set that ends training.")
+    ] = None,
     output_file: OutputFile = None,
     overwrite: Overwrite = False,
     verify: Annotated[Path | None, typer.Option(metavar="FILE", help="Repeat the training of this record.")] = None,

@@ -86,13 +86,14 @@ def train(
     except FieldError as mistake:
         raise errors_at(config, ExperimentConfig, [mistake], overrides) from None
     except TrainingInterrupted as interruption:
-        _print_resume_command(config, overrides)
+        _print_resume_command(config, overrides, allow_code)
         raise typer.Exit(interruption.exit_code) from None
 
 
-def _print_resume_command(config: Path, overrides: list[str]) -> None:
+def _print_resume_command(config: Path, overrides: list[str], modules: list[str]) -> None:
     """The command that resumes the training, on the first process."""
-    command = ["seq2attn", "train", str(config), *(f"--set={value}" for value in overrides), "--resume"]
+    options = [*(f"--set={value}" for value in overrides), *(f"--allow-code={name}" for name in modules)]
+    command = ["seq2attn", "train", str(config), *options, "--resume"]
     rank = os.environ.get("RANK")
     if rank in (None, "0"):
         how = f"with: {shlex.join(command)}" if rank is None else "by the same torchrun command, with --resume"

@@ -106,7 +106,7 @@ class YAMLReader:
             self._stop(node, f"`extends` is not a valid path: {error}")
         if is_circle:
             circle = " -> ".join(file.name for file in (*chain, base))
-            self._stop(node, f"`extends` goes in a circle: {circle}")
+            self._stop(node, f"`extends` is circular: {circle}")
         return self.read_file(base, chain, node)
 
     def _read(self, path: Path, reference: Node | None) -> bytes:

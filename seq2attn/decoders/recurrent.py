@@ -45,7 +45,7 @@ class AttentionWiringConfig(Config):
     def check_fields(self) -> list[FieldError]:
         """The error of a context that is used twice in one place."""
         is_double = len(set(self.context)) < len(self.context)
-        return [FieldError("context", "names a place twice")] if is_double else []
+        return [FieldError("context", "lists a use of the context twice")] if is_double else []
 
     @property
     def needs_sequential_steps(self) -> bool:

@@ -165,7 +165,7 @@ class TransformerConfig(TransformerLayersConfig):
         mistakes = width.check_heads("heads", self.heads) if self.head_dim is None else []
         head_dim = self.head_dim or width.dim / self.heads
         if self.position_encoding == "rotary" and head_dim % 2 == 1:
-            message = f"rotary turns pairs, and heads are {head_dim:g} wide"
+            message = f"rotary positions need heads of an even width, not {head_dim:g}"
             mistakes.append(FieldError("position_encoding", message))
         return mistakes
 

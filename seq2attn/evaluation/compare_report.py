@@ -10,7 +10,7 @@ from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, Sentence
 from seq2attn.io.tables import format_table
 from seq2attn.metrics.sacrebleu_metrics import length_table
 from seq2attn.metrics.significance import MIN_SIGNIFICANT_BLEU, PairedScore
-from seq2attn.visualization.html_page import render_page
+from seq2attn.visualization.page import render_page
 
 TEST_NOTES = {
     "bootstrap": "± is half of the 95 % interval over sentences; p tests the difference from {first}, by sacreBLEU's"

@@ -189,11 +189,11 @@ def _evaluate(
     """The result of one test set; `hashes` and report are those of the training text."""
     checker = InputChecker()
     started = time.monotonic()
-    output = list(
-        translator.translate_iterable(test.sources, num_hypotheses=1, attention=options.attention, checker=checker)
-    )
-    check_finite(checker.not_finite, f"{test.name}: ")
+    output = list(translator.translate_iterable(test.sources, num_hypotheses=1, checker=checker))
     seconds = time.monotonic() - started
+    check_finite(checker.not_finite, f"{test.name}: ")
+    if options.attention:
+        output = [replace(one, attention_weights=translator.translation_weights(one)) for one in output]
     translations = tuple(translation.text for translation in output)
     corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, hashes)
     warnings = (

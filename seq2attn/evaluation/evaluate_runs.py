@@ -23,7 +23,7 @@ from seq2attn.evaluation.evaluate import (
 )
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.load import DEFAULT_OPTIONS, load_experiment, load_translator
+from seq2attn.inference.load import DEFAULT_OPTIONS, load_experiment, load_translator, with_paths
 from seq2attn.inference.reranking import RerankRun
 from seq2attn.inference.search_options import check_size
 from seq2attn.io.terminal import print_warnings
@@ -90,6 +90,7 @@ def evaluate(
 
     Raises UserError for options that exclude each other, for test sets that differ, and for a tag unknown to a run.
     """
+    options, evaluation = with_paths(options), _with_paths(evaluation)
     if options.ensemble and len(runs) > 1:
         raise UserError("``ensemble`` adds runs to one; give one RUN_DIR")
     folders = {run: RunDirectory(Path(run)) for run in runs}
@@ -102,6 +103,12 @@ def evaluate(
     for run, experiment in experiments.items():
         results[str(run)], reports[str(run)] = _evaluate(folders[run], experiment, tests, options, evaluation)
     return RunResults(tests, results, reports)
+
+
+def _with_paths(evaluation: EvaluateOptions) -> EvaluateOptions:
+    """The options with paths, which Python users may give as text."""
+    source = None if evaluation.source is None else Path(evaluation.source)
+    return replace(evaluation, source=source, references=[*map(Path, evaluation.references)])
 
 
 def _load_experiment(run: RunDirectory, options: TranslationOptions, evaluation: EvaluateOptions) -> ExperimentConfig:
@@ -126,11 +133,12 @@ def _evaluate(
     translator, origin = load_with_origin(
         [run, *map(RunDirectory, options.ensemble)], partial(load_translator, run, experiment, options)
     )
+    # An exported model is loaded by its description, before translating is timed.
+    engine = ", ".join([translator.engine.description, *_settings(options)])
     results = evaluate_run(run, translator, tests, evaluation)
     for line in dict.fromkeys(result.note for result in results if result.note):
         print(line, file=sys.stderr)
     print_warnings(warning for result in results for warning in result.warnings)
-    engine = ", ".join([translator.engine.description, *_settings(options)])
     return results, write_reports(run, origin, results, translator.search, engine)
 
 

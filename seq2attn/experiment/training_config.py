@@ -76,7 +76,7 @@ class MinimumRiskConfig(Config):
     num_samples: int = Field(20, ge=1, le=MAX_BEAM_SIZE)
     """Samples for each source; equal ones count once, and the reference is a candidate too. 100 in the paper."""
     alpha: PositiveFloat = 0.005
-    """Exponent of the probabilities of the candidates, before they are made to sum to 1: small is even, large sharp."""
+    """Exponent of the probabilities of the candidates, before they are made to sum to 1: smaller is more even."""
     metric: Literal["bleu", "chrf"] = "bleu"
     """The cost of a candidate is 1 minus its sentence BLEU or chrF by sacreBLEU, of text, as in `evaluation`."""
 
@@ -214,7 +214,7 @@ class TrainingConfig(Config):
                 "guided_alignment": self.guided_alignment,
                 "compile": self.compile,
             }
-            message = "cannot be combined with `minimum_risk`, which has an objective of its own: leave this out"
+            message = "cannot be combined with `minimum_risk`, which has a loss of its own: leave this out"
             mistakes += [FieldError(key, message) for key, value in others.items() if value]
         return mistakes
 

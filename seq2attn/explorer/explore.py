@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
 from seq2attn.errors import UserError
+from seq2attn.evaluation.head_selection import AttentionHead
 from seq2attn.explorer.importance import measure_importance
 from seq2attn.explorer.recorder import Considered, Node, SearchRecorder
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
+from seq2attn.inference.scoring import token_log_probs
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
@@ -52,7 +54,7 @@ class Explorer:
 
     name: str
     translator: Translator
-    alignment_head: tuple[int, int | None] | None = None  # layer and head from 1; None: the mean of its heads
+    alignment_head: AttentionHead | None = None  # of the cross-attention
 
     def explore(self, question: Question, *, all_heads: bool = True) -> Json:
         """The search for a sentence with all candidates, its n-best list, and the attention of the best translation.
@@ -87,7 +89,7 @@ class Explorer:
             "considered": _considered(record.nodes),
             "tokens": self._token_texts(record.nodes),
             "attention": self._attention(*translation.ids[0], all_heads=all_heads),
-            "alignment_head": self.alignment_head,
+            "alignment_head": self.alignment_head and asdict(self.alignment_head),
             "notes": [*checker.warnings(), *_part_notes(question.text, line)],
             "diagnosis": self._diagnosis(question, line, translation, search),
         }
@@ -100,7 +102,8 @@ class Explorer:
         kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
         maps = [AttentionMap.from_weights(weights, kind) for kind in kinds]
         if not all_heads and max(len(source), len(target)) + 1 > MAX_SHORT:
-            maps = [one.few_heads(self.alignment_head and self.alignment_head[1]) for one in maps]
+            head = None if self.alignment_head is None else self.alignment_head.head
+            maps = [one.few_heads(head if one.kind == "cross" else None) for one in maps]
         return {one.kind: map_content(one) for one in maps}
 
     def importance(self, question: Question, target: Sequence[int], place: int, other: int | None = None) -> Json:
@@ -115,7 +118,7 @@ class Explorer:
         """The cause of a translation that is not the reference: the search, if the reference has the better score.
 
         Scores have the length penalty of the search, but no penalty of coverage. None without a reference, for a
-        forced beginning, and for a part of a line, whose searches are not free.
+        forced beginning, and for a part of a line: these searches are constrained.
         """
         if question.reference is None or question.prefix or line.warning is not None:
             return None
@@ -124,8 +127,8 @@ class Explorer:
         ids = tuple(self.translator.target.encode(question.reference))
         source, best = translation.ids[0]
         pairs = [(source, best), (source, ids)]
-        output, forced = self.translator.engine.token_log_probs(pairs, budget=self.translator.max_batch_tokens)
-        scores = [_score(values, search) for values in (output, forced)]
+        output, forced = token_log_probs(self.translator.engine, pairs, self.translator.max_batch_tokens)
+        scores = [math.fsum(values) / _penalty(len(values), search) for values in (output, forced)]
         differ = (place for place, (a, b) in enumerate(zip((*best, EOS), (*ids, EOS), strict=False)) if a != b)
         return {
             "reference": text_content(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
@@ -234,10 +237,6 @@ def _considered_row(one: Considered) -> list[Any]:
 def _penalty(length: int, search: SearchConfig) -> float:
     """The divisor of the log-probability of a translation with EOS."""
     return search.lengths.build_penalty().penalty(torch.tensor(length)).item()
-
-
-def _score(log_probs: Sequence[float], search: SearchConfig) -> float:
-    return math.fsum(log_probs) / _penalty(len(log_probs), search)
 
 
 def _round(value: float | None) -> float | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from seq2attn.data.collate import collate
 from seq2attn.errors import UserError
+from seq2attn.inference.scoring import token_log_probs
 from seq2attn.inference.translator import Translator
 from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
@@ -84,7 +85,7 @@ def _token_log_probs(
     """The log-probability of a token after a prefix, given each source."""
     target = prefix if token == EOS else (*prefix, token)
     pairs = [(source, target) for source in sources]
-    found = translator.engine.token_log_probs(pairs, budget=translator.max_batch_tokens)
+    found = token_log_probs(translator.engine, pairs, translator.max_batch_tokens)
     return np.array([log_probs[len(prefix)] for log_probs in found])
 
 

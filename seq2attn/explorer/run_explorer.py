@@ -9,13 +9,14 @@ import threading
 import time
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from tqdm import tqdm
 
-from seq2attn.data.readers import read_pairs
+from seq2attn.data.readers import read_pairs, read_references
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.evaluation.evaluate import test_sets
 from seq2attn.evaluation.head_selection import load_selected_head
@@ -23,13 +24,12 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.explorer.explore import Explorer, Json, Question
 from seq2attn.explorer.page import ExplorerPage, record
 from seq2attn.explorer.sentence_table import measure_sentences
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.load import load_experiment, load_translator
 from seq2attn.inference.search_options import check_size
-from seq2attn.inference.translator import Translator
 from seq2attn.io.outputs import check_output
 from seq2attn.io.text_lines import read_lines
 from seq2attn.io.weights import copy_weights
-from seq2attn.nn.device import resolve_device
 from seq2attn.options import TranslationOptions
 from seq2attn.options.runs import ExploreOptions
 from seq2attn.tokenizers.base import add_tag
@@ -50,7 +50,8 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
     if exploring.output_file is not None:
         check_output(exploring.output_file, "explore", exploring.input_file, overwrite=exploring.overwrite)
     explorers = _load_checkpoints(runs, options) if exploring.checkpoints else [_load(run, options) for run in runs]
-    explorers[0].translator.source.check_tag(exploring.tag)
+    for explorer in explorers:
+        explorer.translator.source.check_tag(exploring.tag)
     table = _table(RunDirectory(runs[0]), explorers[0], exploring)
     if table is not None and (exploring.worst or exploring.best):
         rows = sorted((row for row in table["rows"] if row["chrf"] is not None), key=lambda row: row["chrf"])
@@ -65,7 +66,7 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
     questions = [Question(add_tag(text, exploring.tag)) for text in texts]
     if table is not None:
         rows = [row for row in table["rows"] if not is_blank(row["source"])]
-        questions += [Question(row["source"], reference=row["reference"] or None) for row in rows]
+        questions += [Question(row["source"], reference=row["reference"]) for row in rows]
     if not questions:
         raise UserError("give sentences to show in the page, or ``input_file``")
     progress = tqdm(questions, unit=" sentences", disable=None)
@@ -89,49 +90,50 @@ def _load(run: Path, options: TranslationOptions) -> Explorer:
     folder = RunDirectory(run)
     experiment = load_experiment(folder, options)
     check_size(experiment.search, options, folder.config_path)
-    return _explorer(folder, run.resolve().name, load_translator(folder, experiment, options))
+    selected = load_selected_head(folder)
+    translator = load_translator(folder, experiment, options)
+    return Explorer(run.resolve().name, translator, selected and selected[0])
 
 
 def _load_checkpoints(runs: Sequence[Path], options: TranslationOptions) -> list[Explorer]:
     """The kept checkpoints of a run, oldest first."""
     if len(runs) != 1:
         raise UserError("``checkpoints`` shows those of one run")
-    if options.ensemble or options.glossary or options.to or options.precision != "float32":
-        raise UserError("``checkpoints`` excludes ``ensemble``, ``glossary``, ``to`` and ``precision``")
-    folder = RunDirectory(runs[0])
-    experiment, checkpoints = load_experiment(folder, options), list_checkpoints(runs[0])
+    if options.ensemble:
+        raise UserError("``checkpoints`` excludes ``ensemble``")
+    checkpoints = list_checkpoints(runs[0])
     if not checkpoints:
         raise RunError(f"{runs[0]}: has no checkpoints")
+    last, folder = _load(runs[0], options), RunDirectory(runs[0])
     explorers = []
     for checkpoint in checkpoints:
-        loaded = folder.load_model(experiment, resolve_device(options.device))
-        copy_weights(loaded.model, load_merged(checkpoint), checkpoint.model_path)
-        translator = Translator.from_model(loaded.model, *loaded.tokenizers, experiment.search)
-        explorers.append(_explorer(folder, f"update {int(checkpoint.folder.name):,}", translator))
+        model = folder.load_model(folder.load_config(), last.translator.model.device).model
+        copy_weights(model, load_merged(checkpoint), checkpoint.model_path)
+        members = (replace(last.translator.members[0], model=model),)
+        engine = NativeEngine(model, options.precision)
+        translator = replace(last.translator, members=members, engine=engine)
+        explorers.append(replace(last, name=f"update {int(checkpoint.folder.name):,}", translator=translator))
     return explorers
-
-
-def _explorer(run: RunDirectory, name: str, translator: Translator) -> Explorer:
-    selected = load_selected_head(run)
-    head = None if selected is None else (selected[0].layer, None if selected[0].head == "mean" else selected[0].head)
-    return Explorer(name, translator, head)
 
 
 def _table(run: RunDirectory, explorer: Explorer, exploring: ExploreOptions) -> Json | None:
     """The measures of the lines of a test set or a file; None without one."""
+    experiment, references = run.load_config(), list[Sequence[str]]()
     if exploring.input_file is not None and not exploring.references:
         sources = [add_tag(line, exploring.tag) for line in read_lines(exploring.input_file)]
-        references, name = None, exploring.input_file.name
+        name = exploring.input_file.name
     elif exploring.input_file is not None or exploring.test_set is not None:
-        sets = test_sets([run.load_config()], exploring.input_file, exploring.references, exploring.tag)
+        sets = test_sets([experiment], exploring.input_file, exploring.references, exploring.tag)
         name = exploring.test_set or next(iter(sets))
         if name not in sets:
             raise UserError(f"there is no test set `{name}`; the run has {', '.join(sets)}")
         pairs = [pair.text for pair in read_pairs(sets[name])]
-        sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+        sources = [source for source, _ in pairs]
+        references = read_references(sets[name], [target for _, target in pairs])
     else:
         return None
-    return {"name": name, "rows": list(measure_sentences(explorer.translator, sources, references))}
+    rows = measure_sentences(explorer.translator, sources, references, experiment.evaluation)
+    return {"name": name, "rows": list(rows)}
 
 
 def _example(run: RunDirectory) -> str:
@@ -158,7 +160,7 @@ def _serve(explorers: Sequence[Explorer], table: Json | None, text: str, explori
             listener.bind((HOST, exploring.port or 0))
         except OSError as error:
             raise UserError(f"port {exploring.port}: {error.strerror}; give another ``port``, or none") from None
-        fragment = urlencode({"text": text})
+        fragment = urlencode({"text": text}, errors="replace")
         address = f"http://{HOST}:{listener.getsockname()[1]}/#{fragment}"
         print(f"{address}  (Ctrl-C ends)", file=sys.stderr, flush=True)
         server = uvicorn.Server(uvicorn.Config(build_app(explorers, table), log_level="warning"))

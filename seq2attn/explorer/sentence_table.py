@@ -16,6 +16,7 @@ from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
+from seq2attn.metrics.translation_metric import References
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.tokenizers.normalize import is_blank
 
@@ -25,28 +26,31 @@ WORD = re.compile(r"\w+")
 
 
 def measure_sentences(
-    translator: Translator, sources: Sequence[str], references: Sequence[str] | None = None
+    translator: Translator,
+    sources: Sequence[str],
+    references: References = (),
+    evaluation: EvaluationConfig | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Measures of each line: chrF, log-probability per token, length ratio, attention, and repeated words.
 
-    The attention is the mean of the heads of the top layer: its spread is the mean perplexity of the rows, the number
-    of source tokens that a target token attends to. A measure that cannot be taken, as of an empty
-    line, is None.
+    chrF is against all references of a line, as `evaluation` of the config says. The attention is the mean of the heads
+    of the top layer: its spread is the mean perplexity of the rows, the number of source tokens that a target token
+    attends to. A measure that cannot be taken, as of an empty line, is None.
     """
-    chrf = EvaluationConfig(metrics=["chrf"]).build()
+    chrf = (evaluation or EvaluationConfig()).model_copy(update={"metrics": ("chrf",)}).build(*references)
     translations = list(translator.translate_iterable(sources, num_hypotheses=1, checker=InputChecker()))
     log_probs = translator.token_log_probs(translations)
     attention = _attention(translator, translations)
     for row, (source, translation) in enumerate(zip(sources, translations, strict=True)):
-        reference = None if references is None else references[row]
+        given = [stream[row] for stream in references if not is_blank(stream[row])]
         score = None
-        if reference is not None and not is_blank(reference) and not is_blank(source):
-            score = round(chrf.scores([translation.text], [[reference]])[0].value, 1)
+        if given and not is_blank(source):
+            score = round(chrf.scores([translation.text], [[one] for one in given])[0].value, 1)
         tokens = len(log_probs[row])
         yield {
             "source": source,
             "text": translation.text,
-            "reference": reference,
+            "reference": given[0] if given else None,
             "chrf": score,
             "log_prob": round(sum(log_probs[row]) / tokens, 3) if tokens and math.isfinite(translation.score) else None,
             "length_ratio": _ratio(len(translation.tokens), len(translation.source_tokens)),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
-from fastapi import FastAPI, Request
+from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse
-from pydantic import BaseModel
 
 from seq2attn.errors import UserError
 from seq2attn.explorer.answers import Answers, QuestionBody
@@ -17,12 +16,6 @@ from seq2attn.explorer.explore import Explorer, Json
 from seq2attn.visualization.page import render_explorer
 
 HOST = "127.0.0.1"
-
-
-class PageBody(BaseModel):
-    """Explorations to be saved as a page."""
-
-    explorations: list[dict[str, Any]]
 
 
 def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastAPI:
@@ -37,8 +30,8 @@ def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastA
         return page
 
     @app.post("/v1/page", response_class=HTMLResponse)
-    def save(body: PageBody) -> str:
-        return render_explorer({"explorations": body.explorations})
+    def save(explorations: Annotated[list[Json], Body(embed=True)]) -> str:
+        return render_explorer({"explorations": explorations})
 
     @app.post("/v1/{kind}")
     def answer(kind: str, body: QuestionBody) -> Json:

@@ -97,8 +97,9 @@ class Glossary:
     def phrases(self, text: str, search: SearchConfig) -> tuple[tuple[int, ...], ...]:
         """The token ids of all target terms for a text.
 
-        Raises: UserError if they are longer than a translation may be.
+        Raises UserError if they are longer than a translation may be, and for a search that cannot follow them.
         """
+        check_glossary_search(search)
         phrases = tuple(term.ids for term in self.find(text) if term.ids)
         if (count := sum(map(len, phrases))) > search.lengths.max_length:
             limit = f"`search.lengths.max_length` allows {search.lengths.max_length:,}"
@@ -133,11 +134,12 @@ def load_glossary(
     """The glossary of a file, if one is given. Raises UserError for a search that cannot follow it."""
     if path is None:
         return None
-    _check_search(search)
+    check_glossary_search(search)
     return Glossary.load(path, tokenizers, replace_unk=replace_unk)
 
 
-def _check_search(search: SearchConfig) -> None:
+def check_glossary_search(search: SearchConfig) -> None:
+    """Raises UserError for a search that cannot follow a glossary."""
     if not isinstance(search, BeamConfig):
         raise UserError("``glossary`` needs beam search: ``beam=5``")
     for key, is_other in (

@@ -6,10 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from warnings import warn
 
-from seq2attn.data.inspection import (
-    MAX_UNKNOWN_SHARE,
-    describe_unknown,
-)
+from seq2attn.data.inspection import MAX_UNKNOWN_SHARE, describe_unknown
 from seq2attn.errors import UserError
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.search.translate_ids import NOT_FINITE
@@ -60,18 +57,10 @@ class InputChecker:
                 self._lines[one.warning].append(number)
         self.num_lines += len(lines)
 
-    def add_invalid_utf8(self, line: int) -> None:
-        """Count a line with bytes that are not UTF-8."""
-        self._lines[INVALID_UTF8].append(line)
-
-    def add_truncated(self, lines: Sequence[int]) -> None:
-        """Count lines whose translations have the maximum length."""
+    def add(self, warning: str, lines: Sequence[int]) -> None:
+        """Count lines with a warning."""
         if lines:
-            self._lines[TRUNCATED] += lines
-
-    def add_not_finite(self, lines: Sequence[int]) -> None:
-        """Count lines that the model cannot translate."""
-        self.not_finite += lines
+            self._lines[warning] += lines
 
     def warnings(self) -> Iterator[str]:
         """Warnings about lines, then about the text as a whole."""

@@ -42,8 +42,8 @@ def load(run: Path | str, options: TranslationOptions = DEFAULT_OPTIONS) -> Tran
     since, and for a run that cannot be in the ensemble; UserError for options that exclude each other, or that the
     model or the engine does not have; ConfigError for a search of the config that the engine does not support.
     """
-    folder, options = RunDirectory(Path(run).absolute()), _with_paths(options)
-    digests = _digests(folder, options)
+    folder, options = RunDirectory(Path(run).absolute()), with_paths(options)
+    digests = [one.weights_digest() for one in _runs(folder, options)]
     translator = load_translator(RunDirectory(Path(run)), load_experiment(RunDirectory(Path(run)), options), options)
     return replace(translator, reload=partial(_reload, folder, _for_reload(options), digests))
 
@@ -67,10 +67,8 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
     if options.engine == "native" and options.export_dir is not None:
         raise UserError("``export_dir`` needs ``engine=ctranslate2`` or ``engine=onnx``")
     device, search = resolve_device(options.device), experiment.search
-    first, *others = [
-        _load_in_thread(folder, config, device)
-        for folder, config in [(run, experiment), *_load_configs(options.ensemble)]
-    ]
+    ensemble = [(one, one.load_config()) for one in map(RunDirectory, options.ensemble)]
+    first, *others = [_load_in_thread(*each, device) for each in [(run, experiment), *ensemble]]
     engine = _load_engine(run, [first, *others], options, device)
     if options.replace_unk:
         check_replaces_unknown_words(first.model, first.tokenizers)
@@ -80,7 +78,10 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
     members = tuple(Member(one.model, one.tokenizers, model_source_limit(one.experiment)) for one in (first, *others))
     if options.to is not None:
         members = tuple(member.translating_into(options.to) for member in members)
-    _check_search(engine, run, experiment, options)
+    if mistakes := engine.unsupported(search):
+        if options.mbr is not None:
+            raise UserError(f"``mbr``: {EngineError(engine.name, mistakes)}")
+        raise run.config_error(mistakes, options.overrides)
     tokenizers, report = members[0].tokenizers, DataReport.load(run.folder)
     return Translator(
         members,
@@ -94,7 +95,7 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
     )
 
 
-def _with_paths(options: TranslationOptions) -> TranslationOptions:
+def with_paths(options: TranslationOptions) -> TranslationOptions:
     """The options with paths, which Python users may give as text."""
     return replace(
         options,
@@ -104,15 +105,11 @@ def _with_paths(options: TranslationOptions) -> TranslationOptions:
     )
 
 
-def _load_configs(runs: Sequence[Path]) -> list[tuple[RunDirectory, ExperimentConfig]]:
-    return [(RunDirectory(run), RunDirectory(run).load_config()) for run in runs]
-
-
 def _load_in_thread(run: RunDirectory, experiment: ExperimentConfig, device: torch.device) -> LoadedRun:
     """The run, loaded in a thread that ends, and with it its team of OpenMP threads.
 
-    CTranslate2 uses the same OpenMP, whose threads sleep between two products once they are more than the processors: a
-    single sentence took three times as long.
+    CTranslate2 uses the same OpenMP, whose threads sleep between two matrix products when there are more threads than
+    processors: a single sentence took three times as long.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(run.load_model, experiment, device).result()
@@ -131,15 +128,6 @@ def _load_engine(
         reason = f"has the precision that the run was exported with, not `{options.precision}`"
         raise UserError(f"`{options.engine}` {reason}")
     return load_exported_engine(run, options.engine, options.export_dir, device)
-
-
-def _check_search(engine: Engine, run: RunDirectory, experiment: ExperimentConfig, options: TranslationOptions) -> None:
-    """Raises ConfigError for a search of the config that the engine does not support, UserError for `options.mbr`."""
-    mistakes = engine.unsupported(experiment.search)
-    if mistakes and options.mbr is not None:
-        raise UserError(f"``mbr``: {EngineError(engine.name, mistakes)}")
-    if mistakes:
-        raise run.config_error(mistakes, options.overrides)
 
 
 def _check_member(member: LoadedRun, run: Path, first: LoadedRun, first_run: Path) -> None:
@@ -162,11 +150,6 @@ def _check_member(member: LoadedRun, run: Path, first: LoadedRun, first_run: Pat
 def _runs(run: RunDirectory, options: TranslationOptions) -> list[RunDirectory]:
     """All runs that a translator is loaded from."""
     return [run, *map(RunDirectory, options.ensemble), *(RunDirectory(one.folder) for one in RerankRun.all_of(options))]
-
-
-def _digests(run: RunDirectory, options: TranslationOptions) -> list[str | None]:
-    """Digests of the weights of all runs."""
-    return [one.weights_digest() for one in _runs(run, options)]
 
 
 def _for_reload(options: TranslationOptions) -> TranslationOptions:

@@ -102,6 +102,15 @@ def rerank(
     return [sorted(hypotheses, key=lambda one: -one.score) for hypotheses in scored]
 
 
+def check_reranked_search(search: SearchConfig, place: str = "") -> None:
+    """Raises UserError for a search with a single hypothesis, or with minimum Bayes risk."""
+    if search.num_hypotheses == 1 or search.mbr:
+        why = "this search finds one (``beam=5``)"
+        if search.mbr:
+            why = "minimum Bayes risk decoding by their similarity"
+        raise UserError(f"{place}reranking orders several hypotheses by their scores, and {why}")
+
+
 def load_rerankers(
     options: TranslationOptions,
     first_run: RunDirectory,
@@ -117,11 +126,8 @@ def load_rerankers(
     runs = RerankRun.all_of(options)
     if runs and options.to is not None:
         raise UserError(f"``{_option(runs[0].is_backward)}`` and ``to`` exclude each other")
-    if runs and (search.num_hypotheses == 1 or search.mbr):
-        why = "this search finds one (``beam=5``)"
-        if search.mbr:
-            why = "minimum Bayes risk decoding by their similarity"
-        raise UserError(f"{runs[0].argument}: reranking orders several hypotheses by their scores, and {why}")
+    if runs:
+        check_reranked_search(search, f"{runs[0].argument}: ")
     return tuple(_load_reranker(run, first_run, tokenizers, device) for run in runs)
 
 

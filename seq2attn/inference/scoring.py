@@ -12,11 +12,13 @@ from pathlib import Path
 from seq2attn.data.readers import PlainTextConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import UNTAGGED, enumerate_lines
 from seq2attn.io.terminal import print_warnings
 from seq2attn.models import Seq2Seq
+from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.device import resolve_device
 from seq2attn.options.runs import ScoreOptions
 from seq2attn.search.translate_ids import retry_with_smaller_batches
@@ -39,6 +41,15 @@ class ScoredPair:
     log_prob: float  # log p(target, EOS | source)
     tokens: tuple[str, ...]
     token_log_probs: tuple[float, ...]
+
+
+def token_log_probs(engine: Engine, pairs: IdPairs, max_tokens: int) -> list[list[float]]:
+    """Forced decoding in batches of at most `max_tokens`, smaller where memory is too small.
+
+    They are smaller than those of a search: all target tokens of a batch have log-probabilities of the vocabulary.
+    """
+    budget = min(max_tokens, MAX_BATCH_TOKENS)
+    return retry_with_smaller_batches(partial(engine.token_log_probs, pairs), budget)[0]
 
 
 def score_pairs(

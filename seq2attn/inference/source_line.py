@@ -37,16 +37,6 @@ _SURROGATES = re.compile(r"[\ud800-\udfff]")
 """Halves of UTF-16 characters: not text, but in strings that Python has decoded with `surrogateescape`."""
 
 
-def effective_source_limit(lengths: LengthsConfig, model: SourceLimit | None, engine: int | None) -> SourceLimit | None:
-    """The limit of a search config, else of the model; never above the `max_source_length` of the engine."""
-    limit, longest = model, lengths.max_source_length
-    if longest is not None:
-        limit = SourceLimit(longest, f"`search.lengths.max_source_length` allows {longest:,}")
-    if engine is None or (limit is not None and limit.max_tokens <= engine):
-        return limit
-    return SourceLimit(engine, f"the engine takes no more than {engine:,}")
-
-
 def split_sentences(text: str, language: str) -> list[str]:
     """The sentences of a text by sentencex, in their order, with single spaces inside.
 
@@ -136,10 +126,13 @@ class Member:
         return self.tokenizers.source
 
     def encode(self, line: str, lengths: LengthsConfig, max_tokens: int | None) -> SourceLine:
-        """The line, split or truncated if it has more tokens than the model takes, or an engine (`max_tokens`)."""
-        return SourceLine.encode(
-            self.source, line, lengths, effective_source_limit(lengths, self.source_limit, max_tokens)
-        )
+        """The line, split or truncated if it has more tokens than the config, else the model, or an engine takes."""
+        limit, longest = self.source_limit, lengths.max_source_length
+        if longest is not None:
+            limit = SourceLimit(longest, f"`search.lengths.max_source_length` allows {longest:,}")
+        if max_tokens is not None and (limit is None or limit.max_tokens > max_tokens):
+            limit = SourceLimit(max_tokens, f"the engine takes no more than {max_tokens:,}")
+        return SourceLine.encode(self.source, line, lengths, limit)
 
     def translating_into(self, language: str) -> Member:
         """The same for another language. Raises UserError for a model without that language."""

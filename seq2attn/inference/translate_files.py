@@ -14,7 +14,7 @@ from typing import Any
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import TermCounts
-from seq2attn.inference.input_checks import InputChecker, check_finite
+from seq2attn.inference.input_checks import INVALID_UTF8, InputChecker, check_finite
 from seq2attn.inference.load import load_experiment, load_translator
 from seq2attn.inference.search_options import check_size
 from seq2attn.inference.translation import Translation, translation_record
@@ -80,6 +80,8 @@ def _check_files(files: TranslateOptions, options: TranslationOptions, selection
         if selection != DEFAULT_SELECTION:
             raise UserError("options of the attention picture need ``attention=FILE``")
     elif files.attention != "-":
+        if files.output_file is not None and files.output_file.resolve() == Path(files.attention).resolve():
+            raise UserError(f"{files.attention}: is the file of the translations; give the attention another name")
         check_drawing(Path(files.attention), *inputs, others=(PAGE,), overwrite=files.overwrite)
 
 
@@ -173,7 +175,7 @@ def _decode(line: bytes, number: int, checker: InputChecker) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        checker.add_invalid_utf8(number)
+        checker.add(INVALID_UTF8, [number])
         return line.decode("utf-8", errors="replace")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,9 +13,10 @@ from seq2attn.errors import UserError
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.glossary import Glossary
-from seq2attn.inference.input_checks import InputChecker, warn_at_caller
+from seq2attn.inference.input_checks import TRUNCATED, InputChecker, warn_at_caller
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
-from seq2attn.inference.reranking import Reranker, rerank
+from seq2attn.inference.reranking import Reranker, check_reranked_search, rerank
+from seq2attn.inference.scoring import token_log_probs
 from seq2attn.inference.source_line import (
     Member,
     SourceLine,
@@ -108,7 +110,9 @@ class Translator:
         return self.reload, (), own | {"max_batch_tokens": self.max_batch_tokens}
 
     def with_target_language(self, language: str) -> Translator:
-        """The same into another language of a multilingual model. Raises UserError if it has no such language."""
+        """The same into another language of a multilingual model. Raises UserError without it, and with rerankers."""
+        if self.rerankers:  # they score the language of the run
+            raise UserError("``rerank`` and ``to`` exclude each other")
         members = tuple(member.translating_into(language) for member in self.members)
         reload = self.reload and partial(_reload_into, self.reload, language)
         return replace(self, members=members, reload=reload)
@@ -203,6 +207,8 @@ class Translator:
         if isinstance(lines, str):
             raise TypeError("`lines` is one string: give a list, or use `translate`")
         search = search or self.search
+        if self.rerankers:
+            check_reranked_search(search)
         check_num_hypotheses(search, 1 if num_hypotheses is None else num_hypotheses)
         checks = InputChecker(self.known_characters) if checker is None else checker
         pairs = ((line, prefix) for line in lines) if isinstance(prefix, str) else zip(lines, prefix, strict=True)
@@ -225,25 +231,18 @@ class Translator:
         attention: bool = False,
     ) -> Iterator[Translation]:
         """The translations of lines as `encode` gives them. For the arguments see `translate_iterable`."""
-        ranked, truncated = self._search_window(lines, search, checker)
+        number = checker.num_lines + 1
+        checker.add_lines(lines, self.source)
+        ranked = self._search(lines, search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search)
+        truncated = are_truncated(lines, ranked, search.lengths)
+        checker.add(TRUNCATED, [line for line, is_truncated in enumerate(truncated, number) if is_truncated])
+        checker.not_finite.extend(line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments)
         for line, hypotheses, is_truncated in zip(lines, ranked, truncated, strict=True):
             translation = build_translation(
                 line, engine_sources(self.members, line), hypotheses, num_hypotheses, self.tokenizers, self._decode
             )
-            weights = self._line_weights(line, hypotheses) if attention else None
+            weights = self.translation_weights(translation) if attention else None
             yield replace(translation, truncated=is_truncated, attention_weights=weights)
-
-    def _search_window(
-        self, lines: Sequence[SourceLine], search: SearchConfig, checks: InputChecker
-    ) -> tuple[list[RankedHypotheses], list[bool]]:
-        """The hypotheses of all segments of each line, and whether its translation may be truncated."""
-        number = checks.num_lines + 1
-        checks.add_lines(lines, self.source)
-        ranked = self._search(lines, search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search)
-        truncated = are_truncated(lines, ranked, search.lengths)
-        checks.add_truncated([line for line, is_truncated in enumerate(truncated, number) if is_truncated])
-        checks.add_not_finite([line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments])
-        return ranked, truncated
 
     def encode(self, line: str, lengths: LengthsConfig) -> SourceLine:
         """The line as token ids of the first model, split or truncated if it has more than a model or engine takes."""
@@ -276,19 +275,18 @@ class Translator:
     def token_log_probs(self, translations: Sequence[Translation]) -> list[tuple[float, ...]]:
         """Log-probabilities of the tokens of each translation, and of EOS after each segment, by forced decoding."""
         pairs = [pair for translation in translations for pair in translation.ids]
-        log_probs = iter(self.engine.token_log_probs(pairs, budget=self.max_batch_tokens))
+        log_probs = iter(token_log_probs(self.engine, pairs, self.max_batch_tokens))
         return [tuple(x for _ in translation.ids for x in next(log_probs)) for translation in translations]
 
     def attention_weights(self, source: str, target: str) -> AttentionWeights:
         """The attention weights of a given translation of a line, by forced decoding."""
         return self._compute_weights(self.source.encode(source), self.target.encode(target))
 
-    def _line_weights(self, line: SourceLine, hypotheses: RankedHypotheses) -> AttentionWeights | None:
-        """The attention weights of the best translation; None for an empty line, or one that is not finite."""
-        if not any(line.segments) or [NAN_HYPOTHESIS] in hypotheses:
+    def translation_weights(self, translation: Translation) -> AttentionWeights | None:
+        """The attention weights of a translation; None for an empty line, or one that is not finite."""
+        if math.isnan(translation.score) or not any(len(source) for source, _ in translation.ids):
             return None
-        pairs = [(segment, best.tokens) for segment, (best, *_) in zip(line.segments, hypotheses, strict=True)]
-        return AttentionWeights.concat([self._compute_weights(*pair) for pair in pairs])
+        return AttentionWeights.concat([self._compute_weights(*pair) for pair in translation.ids])
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         if len(self.members) > 1:

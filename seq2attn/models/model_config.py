@@ -39,7 +39,7 @@ class EmbeddingsConfig(Config):
         """The error of two vectors for one table."""
         if self.tie != "all" or self.source_vectors is None or self.target_vectors is None:
             return []
-        message = "with `tie: all`, both sides have one table; give only one of `source_vectors` and `target_vectors`"
+        message = "with `tie: all`, both sides share one table; give only one of `source_vectors` and `target_vectors`"
         return [FieldError("target_vectors", message)]
 
 

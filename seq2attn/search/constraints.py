@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from seq2attn.nn.decoding_state import map_tensors, select_rows
+from seq2attn.nn.decoding_state import select_rows
 from seq2attn.search.lexical_constraints import FREE, phrase_continuations
 from seq2attn.search.strategies import NEG_INF, Candidates, SearchStrategy
 
@@ -44,10 +44,6 @@ class LengthLimits:
                 padded[row, number, : len(ids)] = torch.tensor(ids)
         count = (padded != FREE).sum((1, 2)) + (0 if self.prefix is None else (self.prefix != FREE).sum(1))
         return replace(self, max_length=torch.maximum(self.max_length, count + 1), phrases=padded)
-
-    def to(self, device: torch.device) -> LengthLimits:
-        """The limits on a device."""
-        return map_tensors(lambda tensor: tensor.to(device), self)
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ class Constraints:
             end.copy_(end_log_probs)
 
     def select(self, strategy: SearchStrategy, log_probs: Tensor, scores: Tensor, live: Tensor, t: int) -> Candidates:
-        """Candidates of the strategy among all continuations of `live` [b, K, L]; with phrases, those that can."""
+        """Candidates of the strategy among all continuations of `live` [b, K, L]; with phrases, what allows them."""
         if self.limits.phrases is None:
             return strategy(log_probs, scores, self.eos)
         return phrase_continuations(live[..., 1:t], self.limits.phrases, self.eos, log_probs, scores)

@@ -13,7 +13,7 @@ import torch
 from seq2attn.data.collate import batch_by_length
 from seq2attn.errors import UserError
 from seq2attn.models.ensemble import SearchModel
-from seq2attn.nn.decoding_state import select_rows
+from seq2attn.nn.decoding_state import map_tensors, select_rows
 from seq2attn.nn.device import is_oom_error
 from seq2attn.search.captured_step import CapturedStep
 from seq2attn.search.constraints import Constraints, LengthLimits
@@ -42,7 +42,7 @@ class Hypothesis:
     tokens: tuple[int, ...]  # without EOS
     score: float  # with the length penalty
     log_prob: float
-    text: str | None = None  # where it is not that of the tokens
+    text: str | None = None  # if unknown words were replaced; else that of the tokens
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _encode(model: SearchModel, sources: TokenIds, limits: LengthLimits, groups:
     """Memory, state and limits of each row of a search: a sentence, or one of its `groups` of hypotheses."""
     memory, state = model.encode_sources(sources)
     sentences = torch.arange(len(sources), device=model.device).repeat_interleave(groups)
-    parts = memory, state, limits.to(model.device)
+    parts = memory, state, map_tensors(lambda tensor: tensor.to(model.device), limits)
     return parts if groups == 1 else select_rows(parts, sentences)
 
 

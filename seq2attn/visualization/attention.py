@@ -107,8 +107,8 @@ def draw_page(
     sentences: Sequence[AttentionWeights], selection: AttentionSelection = DEFAULT_SELECTION, run: str = ""
 ) -> HTMLPage:
     """The page of one or several sentences. Raises UserError when there is no such attention."""
-    maps = [select_all_maps(sentence, selection) for sentence in sentences]
-    return HTMLPage(attention_page(maps, run, selection.color_scale))
+    shown = [(sentence, select_all_maps(sentence, selection)) for sentence in sentences]
+    return HTMLPage(attention_page(shown, run, selection.color_scale))
 
 
 def is_page(path: Path) -> bool:

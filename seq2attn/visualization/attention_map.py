@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,10 +117,10 @@ class AttentionMap:
         place = self._index("head", head, self.heads, "mean or all")
         return replace(self, weights=self.weights[:, place : place + 1], heads=(self.heads[place],))
 
-    def few_heads(self, head: int | None) -> AttentionMap:
+    def few_heads(self, head: int | Literal["mean"] | None) -> AttentionMap:
         """The mean of the heads of each layer, after one of them if it is given."""
         mean = self.head(MEAN)
-        if head is None or len(self.heads) == 1:
+        if head is None or head == MEAN or len(self.heads) == 1:
             return mean
         one = self.head(head)
         return replace(mean, weights=np.concatenate([one.weights, mean.weights], 1), heads=one.heads + mean.heads)

@@ -1,6 +1,7 @@
-"""The explorer's page: one HTML file with its modules and data, which needs no server and no network.
+"""Pages: each is one HTML file with its scripts and data, which needs no server and no network.
 
-The modules in `page/` draw what the data have: attention alone, or all that the explorer records.
+The modules in `page/` draw what the data of the explorer's page have: attention alone, or all that it records.
+`render_page` makes the pages of comparisons and leaderboards.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.options import ColorScale
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap
@@ -37,6 +39,12 @@ def script_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
+def render_page(package: str, page: str, data: Mapping[str, Any]) -> str:
+    """A page of a package, after a common head that defines the JavaScript constant `data`."""
+    head = files("seq2attn.visualization").joinpath("head.html").read_text(encoding="utf-8")
+    return head.replace("/*DATA*/null", script_json(data)) + files(package).joinpath(page).read_text(encoding="utf-8")
+
+
 @cache
 def _template() -> str:
     """The page without data. An import map has the modules as URLs, since files from disk cannot import others."""
@@ -49,26 +57,25 @@ def _template() -> str:
     return page.replace("/*STYLE*/", style).replace("/*MODULES*/", json.dumps({"imports": modules}))
 
 
-def attention_page(sentences: Sequence[Sequence[AttentionMap]], run: str, color_scale: ColorScale) -> str:
-    """The page of attention alone: maps of one or several sentences, the first of each sentence with its text."""
-    explorations = [
-        {
-            "run": run,
-            "text": maps[0].keys.text,
-            "source": text_content(maps[0].keys),
-            "hypotheses": [_hypothesis_content(maps[0])],
-            "attention": {one.kind: map_content(one) for one in maps},
-        }
-        for maps in sentences
-    ]
+def attention_page(
+    sentences: Sequence[tuple[AttentionWeights, Sequence[AttentionMap]]], run: str, color_scale: ColorScale
+) -> str:
+    """The page of attention alone: the maps of one or several sentences."""
+    explorations = []
+    for weights, maps in sentences:
+        # The tokens of the cross-attention, if it is shown: pointing at a token shows its row or column.
+        texts = next(((one.keys, one.queries) for one in maps if one.kind == "cross"), (weights.source, weights.target))
+        source, target = map(text_content, texts)
+        explorations.append(
+            {
+                "run": run,
+                "text": weights.source.text,
+                "source": source,
+                "hypotheses": [{"text": weights.target.text, "target": target}],
+                "attention": {one.kind: map_content(one) for one in maps},
+            }
+        )
     return render_explorer({"explorations": explorations, "scale": color_scale})
-
-
-def _hypothesis_content(attention: AttentionMap) -> dict[str, Any]:
-    """The translation of a map; nothing for the attention of an encoder."""
-    if attention.kind == "encoder":
-        return {"text": ""}
-    return {"text": attention.queries.text, "target": text_content(attention.queries)}
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,11 +16,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import sacrebleu
 from fastapi.testclient import TestClient
 
 import seq2attn
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.server import build_app
+from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.support.attention_pages import page_data
 from tests.support.commands import Invoke, write_lines
 from tests.support.untrained_runs import CONFIG, LINES, TRANSFORMER_CONFIG, change_weights, untrained_run
@@ -102,6 +104,36 @@ def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> Non
     assert (data["table"]["rows"][0]["repeated"] > 0) == any(a == b for a, b in pairwise(words))
 
 
+def test_all_references_of_a_line_count_and_blank_ones_do_not(invoke: Invoke, run: Path, tmp_path: Path) -> None:
+    texts = {"in": [TEXT] * 3, "one": ["a few words", " ", ""], "two": ["many words", "words of which", " "]}
+    for name, lines in texts.items():
+        write_lines(tmp_path / name, lines)
+    invoke("explore", run, "-i", "in", "--reference", "one", "--reference", "two", "-o", "page.html")
+    data = content(tmp_path / "page.html")
+    for number, row in enumerate(data["table"]["rows"]):
+        given = [texts[name][number] for name in ("one", "two") if texts[name][number].strip()]
+        expected = sacrebleu.sentence_chrf(row["text"], given).score if given else None
+        assert row["chrf"] == (expected and pytest.approx(expected, abs=0.06))
+    assert [one["diagnosis"] is None for one in data["explorations"]] == [False, False, True]
+
+
+def test_kept_checkpoints_are_searched_like_their_run(invoke: Invoke, run_copy: Path, tmp_path: Path) -> None:
+    invoke("explore", run_copy, "rot haus", "rot haus " * 200, "--checkpoints", "-o", "page.html")
+    found = content(tmp_path / "page.html")["explorations"]
+    names = [f"update {int(one.folder.name):,}" for one in list_checkpoints(run_copy)]
+    assert len(names) > 1 and [one["run"] for one in found] == names * 2
+    (expected,) = seq2attn.explore(seq2attn.load(run_copy), "rot haus").explorations
+    best = json.loads(json.dumps(expected["hypotheses"]))
+    assert best in [one["hypotheses"] for one in found[: len(names)]]
+    assert all("only the first part" in " ".join(one["notes"]) for one in found[len(names) :])
+
+
+def test_a_tag_is_one_of_every_run(invoke: Invoke, tmp_path: Path) -> None:
+    untrained_run(tmp_path / "tagged", tags=("<news>",)), untrained_run(tmp_path / "plain")
+    error = invoke("explore", "tagged/run", "plain/run", TEXT, "--tag", "news", "-o", "page.html", code=2).err
+    assert "the model does not know the tag `news`" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -115,7 +147,7 @@ def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> Non
         (["run", "--test-set", "other", "-o", "page.html"], "there is no test set `other`; the run has ours"),
         (["run", "--checkpoints", TEXT, "-o", "page.html"], "run: has no checkpoints"),
         (["run", "run", "--checkpoints", TEXT], "--checkpoints shows those of one run"),
-        (["run", "--checkpoints", "--ensemble", "run"], "--checkpoints excludes --ensemble, --glossary, --to"),
+        (["run", "--checkpoints", "--ensemble", "run"], "--checkpoints excludes --ensemble"),
     ],
 )
 def test_errors(invoke: Invoke, run: Path, arguments: list[str], message: str) -> None:
@@ -180,8 +212,9 @@ def test_models_without_attention_and_ensembles(invoke: Invoke, tmp_path: Path) 
 
 @pytest.fixture
 def server(run: Path) -> Iterator[str]:
-    """The address of a server of two runs."""
-    command = [sys.executable, "-m", "seq2attn", "explore", str(run), str(run), TEXT, "--no-browser"]
+    """The address of a server of two runs, whose text has a byte that is not UTF-8."""
+    text = os.fsdecode(b"a few \xff words")
+    command = [sys.executable, "-m", "seq2attn", "explore", str(run), str(run), text, "--no-browser"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     address = process.stderr.readline().split()[0]

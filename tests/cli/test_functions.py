@@ -86,6 +86,15 @@ def test_evaluation_and_comparison(invoke: Invoke, runs: tuple[Path, Path], tmp_
         assert [asdict(score) for score in result.scores] == printed[run]["sets"]["in"]["scores"]
         assert all(score.signature for score in result.scores)
         assert len(printed[run]["sets"]["in"]["records"]) == result.sentences
+    ensembles = [
+        seq2attn.evaluate(
+            runs[0],
+            options=seq2attn.TranslationOptions(ensemble=[kind(runs[1])]),  # type: ignore[list-item]
+            evaluation=seq2attn.EvaluateOptions(kind(texts[0]), [*map(kind, texts[1])]),  # type: ignore[arg-type]
+        )
+        for kind in (Path, str)
+    ]
+    assert ensembles[0].results[str(runs[0])][0].scores == ensembles[1].results[str(runs[0])][0].scores
     compared = invoke("compare", *runs, "--source", "in", "--reference", "out", "--examples", "1", "--format", "json")
     comparison = seq2attn.compare(*map(str, runs), options=seq2attn.CompareOptions(*texts, examples=1))
     assert json.loads(json.dumps(asdict(comparison))) == json.loads(compared.out)

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+import seq2attn
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.ctranslate2_engine import CTranslate2Engine
 from seq2attn.inference.glossary import Glossary, TermCounts
-from seq2attn.search.search_config import BeamConfig
+from seq2attn.options import TranslationOptions
+from seq2attn.search.search_config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.support.commands import Invoke, write_lines
 from tests.support.untrained_runs import change_weights, untrained_run
@@ -99,6 +101,14 @@ def test_terms_replace_unknown_words(invoke: Invoke, run: RunDirectory, tmp_path
     for several_tokens in ("Zoe Bob", "Zoe-Bob"):
         (tmp_path / "terms").write_text(f"{several_tokens}\tZo\u00eb\n", encoding="utf-8")
         assert "cannot produce" in invoke(*command, "Zoe", "--glossary", "terms", "--replace-unk", code=2).err
+
+
+@pytest.mark.parametrize("search", [SampleConfig(num_samples=3), BeamConfig(no_repeat_ngram_size=2)])
+def test_a_search_of_one_call_can_follow_the_terms(run: RunDirectory, tmp_path: Path, search: SearchConfig) -> None:
+    translator = seq2attn.load(run.folder, TranslationOptions(glossary=tmp_path / "terms"))
+    message = "needs beam search" if search.kind == "sample" else "exclude each other"
+    with pytest.raises(UserError, match=message):
+        translator.translate("few words", search)
 
 
 def test_another_engine_has_no_terms(run: RunDirectory) -> None:

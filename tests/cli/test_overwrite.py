@@ -117,3 +117,10 @@ def test_a_shell_appends_to_standard_output(home: Path) -> None:
             subprocess.run(command, stdout=file, check=True, env=ENVIRONMENT)
     content = (home / "appended").read_bytes()
     assert content and content[: len(content) // 2] == content[len(content) // 2 :]
+
+
+def test_two_outputs_are_two_files(home: Path) -> None:
+    (home / "same.html").symlink_to("page.html")
+    for name in ("page.html", "./page.html", "same.html"):
+        done = invoke_in(home, "translate", "run", "a few words", "-o", "page.html", "--attention", name, code=2)
+        assert f"{name.removeprefix('./')}: is the file of the translations" in done.err

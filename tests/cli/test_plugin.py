@@ -26,6 +26,9 @@ def test_plugins_train_and_translate(tmp_path: Path, invoke: Invoke) -> None:
     (tmp_path / "my_parts.py").write_text(PARTS, encoding="utf-8")
     trained = invoke("train", "toy.yaml", "--set", "training.max_duration=[40 updates]")
     assert "validation at update 40: " in trained.err
+    resumed = "train", "toy.yaml", "--resume", "--set", "training.time_limit=0.001 seconds", "--allow-code", "my_parts"
+    stopped = invoke(*resumed, "--set", "training.max_duration=[80 updates]", code=75).err.splitlines()[-1]
+    assert stopped.endswith("--allow-code=my_parts --resume")
     saved = (tmp_path / "runs/toy/config.yaml").read_text(encoding="utf-8")
     assert "kind: my_parts:MyDecoder" in saved and "size: 24" in saved
     allowed = ("--allow-code", "my_parts")

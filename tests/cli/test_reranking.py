@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+import seq2attn
+from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.options import TranslationOptions
+from seq2attn.search.search_config import GreedyConfig, SampleConfig
 from seq2attn.tokenizers.vocabulary import UNK
 from tests.support.commands import Invoke, write_lines
 from tests.support.untrained_runs import CONFIG, TRANSFORMER_CONFIG, change_weights, untrained_run
@@ -45,6 +49,18 @@ def hypotheses(invoke: Invoke, *arguments: object) -> list[list[dict[str, Any]]]
     """All hypotheses of each line."""
     lines = [json.loads(line) for line in invoke("translate", *arguments, *NBEST, given=GIVEN).out.splitlines()]
     return [[line, *line["alternatives"]] for line in lines]
+
+
+def test_a_search_of_one_call_can_be_reranked(run: RunDirectory, other: RunDirectory) -> None:
+    translator = seq2attn.load(run.folder, TranslationOptions(rerank=[str(other.folder)]))
+    for search, message in (
+        (GreedyConfig(), "this search finds one"),
+        (SampleConfig(num_samples=3, mbr=True), "Bayes"),
+    ):
+        with pytest.raises(UserError, match=f"reranking orders several hypotheses by their scores, and .*{message}"):
+            translator.translate("a few words", search)
+    with pytest.raises(UserError, match="``rerank`` and ``to`` exclude each other"):
+        translator.translate("a few words", to="deu")
 
 
 @pytest.mark.parametrize("unknown", [False, True])

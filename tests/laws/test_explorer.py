@@ -11,6 +11,7 @@ import torch
 
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import UserError
+from seq2attn.evaluation.head_selection import AttentionHead
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.importance import gradient_times_input
 from seq2attn.explorer.page import record
@@ -277,14 +278,15 @@ def test_groups_of_diverse_beams_have_ranks_of_their_own() -> None:
 
 @pytest.mark.parametrize(("head", "heads"), [(None, ("mean",)), (2, ("2", "mean"))])
 def test_a_long_sentence_is_saved_with_few_heads(head: int | None, heads: tuple[str, ...]) -> None:
-    one = replace(explorer("beam", "transformer", "transformer"), alignment_head=(1, head))
+    selected = AttentionHead(1, head or "mean")
+    one = replace(explorer("beam", "transformer", "transformer"), alignment_head=selected)
     text = " ".join([TEXT] * 8)
     whole, few = one.explore(Question(text))["attention"], record(one, Question(text))["attention"]
     for kind, content in few.items():
-        weights = np.array(whole[kind]["weights"])
-        assert content["heads"] == heads
+        weights, is_selected = np.array(whole[kind]["weights"]), kind == "cross" and head is not None
+        assert content["heads"] == (heads if is_selected else ("mean",))
         assert np.array(content["weights"])[:, -1] == pytest.approx(weights.mean(1), abs=1)
-        assert head is None or (np.array(content["weights"])[:, 0] == weights[:, head - 1]).all()
+        assert not is_selected or (np.array(content["weights"])[:, 0] == weights[:, head - 1]).all()
     assert record(one, Question(text), all_heads=True)["attention"] == whole
 
 

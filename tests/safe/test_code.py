@@ -91,8 +91,7 @@ READERS_ALLOWED = {
     ("sweep/speedrun.py", "validate_python"),  # the validations of a training that it made
     ("tokenizers/train_sentencepiece.py", "json.loads"),  # its argument; it imports nothing from the package
     ("tokenizers/wordpiece.py", "json.loads"),  # the rules of a tokenizer that is loaded
-    ("visualization/html_page.py", "read_text"),  # files of the package
-    *(("visualization/page.py", use) for use in ("read_text", "read_bytes")),
+    *(("visualization/page.py", use) for use in ("read_text", "read_bytes")),  # files of the package
 }
 
 

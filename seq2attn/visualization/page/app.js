@@ -68,6 +68,7 @@ const app = {
 
   /** Change the selection, and draw all views. */
   set(changes) {
+    if ("sentence" in changes) say(""); // the notes of the one before
     Object.assign(app.state, changes);
     render();
     remember();
@@ -128,12 +129,8 @@ function drawViews() {
     section.hidden = isTable ? !hasTable || state.tab !== "table" : state.tab === "table" || !current;
     if (!section.hidden) section.hidden = draw(section, app) === false;
   }
-  for (const [id, value] of [
-    ["text", app.question.text],
-    ["beam", app.question.beam ?? current?.search?.size ?? ""],
-  ]) {
-    if (document.activeElement !== byId(id)) byId(id).value = value;
-  }
+  const fields = { text: app.question.text, beam: app.question.beam ?? current?.search?.size ?? "" };
+  for (const [id, value] of Object.entries(fields)) if (document.activeElement !== byId(id)) byId(id).value = value;
   if (current) document.title = `${current.run ? `${current.run}: ` : ""}${current.text}`;
   if (current?.notes?.length) say(current.notes.join(" "));
 }
@@ -194,7 +191,8 @@ function showRuns() {
   if (names.length < 2) return byId("runs").replaceChildren(names[0] ?? app.current?.run ?? "");
   const compare = () => {
     const other = (app.question.run + 1) % names.length;
-    if (app.current) app.explore({ run: other }, { second: true }).then(() => app.set({ reason: "what if" }));
+    const changes = { run: other, prefix: [], masked: [] }; // numbers of the tokens of this run
+    if (app.current) app.explore(changes, { second: true }).then(() => app.set({ reason: "what if" }));
   };
   const select = run => app.explore({ run, prefix: [], masked: [] });
   byId("runs").replaceChildren(

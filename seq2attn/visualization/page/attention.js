@@ -8,6 +8,7 @@ const SCALES = [
   ["row", "each row"],
   ["0-1", "0 to 1"],
 ];
+const UNITS = ["tokens", "words"].map(name => [name, name]);
 const THUMBNAIL = 56,
   MAX_CELL = 19,
   MIN_CELL = 4;
@@ -15,85 +16,40 @@ const THUMBNAIL = 56,
 export function drawAttention(section, app) {
   const { current, state } = app,
     attention = current.attention;
+  if (attention === undefined) return false;
   if (!attention || !Object.keys(attention).length) {
-    section.replaceChildren(
-      make("h2", { textContent: "attention" }),
-      make("p", {
-        textContent:
-          attention === undefined ? "" : `${attention ? "This model" : "An ensemble"} has no attention to draw.`,
-      }),
-    );
-    return attention !== undefined;
+    const textContent = `${attention ? "This model" : "An ensemble"} has no attention to draw.`;
+    section.replaceChildren(make("h2", { textContent: "attention" }), make("p", { textContent }));
+    return true;
   }
-  const kind = attention[state.kind] ? state.kind : Object.keys(attention)[0],
+  const kinds = Object.keys(attention).map(name => [name, name]),
+    kind = attention[state.kind] ? state.kind : kinds[0][0],
     map = attention[kind];
   const layer = clamp(state.layer, map.layers.length, map.layers.length - 1),
     heads = headNames(map),
     head = clamp(state.head, heads.length, heads.length - 1);
   const view = select(map, layer, head, state),
     status = make("p", { className: "status", role: "status", textContent: HINT });
+  const part = (name, names, selected) => {
+    const entries = names.map((text, i) => [String(i), text]);
+    return names.length > 1 ? [menu(name, entries, String(selected), value => app.set({ [name]: value }))] : [];
+  };
   const controls = make(
     "p",
     { className: "controls" },
-    choice(
-      "kind of attention",
-      Object.keys(attention).map(name => [name, name]),
-      kind,
-      value => app.set({ kind: value, layer: "", head: "" }),
-    ),
-    ...(map.layers.length > 1
-      ? [
-          menu(
-            "layer",
-            map.layers.map((name, i) => [String(i), name]),
-            String(layer),
-            value => app.set({ layer: value }),
-          ),
-        ]
-      : []),
-    ...(heads.length > 1
-      ? [
-          menu(
-            "head",
-            heads.map((name, i) => [String(i), name]),
-            String(head),
-            value => app.set({ head: value }),
-          ),
-        ]
-      : []),
-    choice(
-      "unit",
-      [
-        ["tokens", "tokens"],
-        ["words", "words"],
-      ],
-      state.words ? "words" : "tokens",
-      value => app.set({ words: value === "words" }),
-    ),
+    make("h2", { textContent: state.hypothesis ? "attention of the best translation" : "attention" }),
+    choice("kind of attention", kinds, kind, value => app.set({ kind: value, layer: "", head: "" })),
+    ...part("layer", map.layers, layer),
+    ...part("head", heads, head),
+    choice("unit", UNITS, state.words ? "words" : "tokens", value => app.set({ words: value === "words" })),
     choice("scale of colors", SCALES, state.scale, value => app.set({ scale: value })),
     legend(view, state.scale),
   );
-  controls.prepend(make("h2", { textContent: state.hypothesis ? "attention of the best translation" : "attention" }));
-  section.replaceChildren(
-    controls,
-    make(
-      "div",
-      { className: "maps" },
-      make(
-        "div",
-        { className: "scroll" },
-        drawMap(view, {
-          kind,
-          say: text => {
-            status.textContent = text || HINT;
-          },
-          onQuery: query => kind !== "encoder" && !state.words && app.set({ ...START, word: query }),
-        }),
-      ),
-      thumbnails(map, layer, head, app),
-    ),
-    status,
-  );
+  const say = text => (status.textContent = text || HINT),
+    onQuery = query => kind !== "encoder" && !state.words && app.set({ ...START, word: query });
+  const scroll = make("div", { className: "scroll" }, drawMap(view, { kind, say, onQuery }));
+  const maps = make("div", { className: "maps" }, scroll, thumbnails(map, layer, head, app));
+  section.replaceChildren(controls, maps, status);
   return true;
 }
 

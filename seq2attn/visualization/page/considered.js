@@ -9,24 +9,15 @@ export function drawConsidered(section, app) {
   if (!current.tree) return false;
   const parent = parentOf(app),
     path = pathTo(current.tree, parent);
-  const begin = path.map(node => readable(current.tokens[current.tree.token[node]])).join(" ");
+  const begin = path.map(node => readable(current.tokens[current.tree.token[node]])).join(" "),
+    textContent = begin ? `after ${isolate(begin)}` : "at the beginning";
   const title = make("h2", { textContent: "words considered" }),
-    after = make("p", {
-      className: "faint",
-      dir: "auto",
-      textContent: begin ? `after ${isolate(begin)}` : "at the beginning",
-    });
+    after = make("p", { className: "faint", dir: "auto", textContent });
   const words = current.considered[parent];
   if (!words) {
-    section.replaceChildren(
-      title,
-      after,
-      make("p", {
-        textContent: current.tree.parent.includes(parent)
-          ? "Not recorded in this page."
-          : "The search did not go on from here.",
-      }),
-    );
+    const isEnd = !current.tree.parent.includes(parent),
+      reason = isEnd ? "The search did not go on from here." : "Not recorded in this page.";
+    section.replaceChildren(title, after, make("p", { textContent: reason }));
     return true;
   }
   const chosen = current.tree.token[state.node ?? pathTo(current.tree, app.hypothesis.leaf ?? 0)[path.length]];

@@ -27,10 +27,12 @@ const MEASURES = {
   gradient: ["gradient × input", "how much it would change, to first order, if the word's vector were scaled to zero"],
   attention: ["attention", "the mean weight of the heads of the top layer; it need not be what the model used"],
 };
+const note = (textContent, className = "faint") => make("p", { className, textContent });
 
 export function drawReasons(section, app) {
   const { current, state } = app;
-  if (!isLive && !current.importance && !app.second && !current.diagnosis) return false;
+  const isRecorded = current.importance || app.second || current.diagnosis;
+  if (!current.tree || (!isLive && !isRecorded)) return false; // a page of attention alone has no tree
   const tab = TABS.some(([name]) => name === state.reason) ? state.reason : "mattered";
   const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[tab];
   const body = make("div", {});
@@ -49,12 +51,7 @@ async function drawImportance(body, app) {
     place = state.word,
     ids = state.node === null ? hypothesis.ids : pathTo(current.tree, state.node).map(node => current.tree.token[node]);
   if (place === null)
-    return body.append(
-      make("p", {
-        className: "faint",
-        textContent: "Choose a word of the translation, or “why not?” beside a word considered.",
-      }),
-    );
+    return body.append(note("Choose a word of the translation, or “why not?” beside a word considered."));
   const key = JSON.stringify([app.question, ids, place, state.other]);
   const best = pathTo(current.tree, current.hypotheses[0].leaf ?? 0).map(node => current.tree.token[node]); // with EOS
   const isBest = [...ids, best.at(-1)].slice(0, place + 1).every((id, i) => id === best[i]);
@@ -68,12 +65,9 @@ async function drawImportance(body, app) {
   if (isBest && state.other === null) (current.importance ??= {})[place] = found; // for a page that is saved
   const word = isolate(readable(current.tokens[ids[place]] ?? "</s>")),
     other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
-  body.append(
-    make("p", {
-      textContent: `Why ${word}${other}? ${state.other === null ? `Its probability is ${percent(found.value)}.` : `It is ${fixed(Math.exp(Math.abs(found.value)), 1)} times ${found.value < 0 ? "less" : "more"} probable.`}`,
-    }),
-  );
-  body.append(importanceTable(found));
+  const times = `${fixed(Math.exp(Math.abs(found.value)), 1)} times ${found.value < 0 ? "less" : "more"} probable`,
+    answer = state.other === null ? `Its probability is ${percent(found.value)}.` : `It is ${times}.`;
+  body.append(make("p", { textContent: `Why ${word}${other}? ${answer}` }), importanceTable(found));
 }
 
 function importanceTable(found) {
@@ -114,37 +108,22 @@ function importanceTable(found) {
 }
 
 function drawWhatIf(body, app) {
-  const { current, second } = app,
-    words = current.source.words.slice(0, -1);
-  if (isLive) body.append(edits(app, words));
-  if (!second)
-    return body.append(
-      make("p", { className: "faint", textContent: isLive ? "Change, mask or delete a word of the source." : "" }),
-    );
-  const changed = differences(current.hypotheses[0].target.words, second.hypotheses[0].target.words);
-  const line = (one, marks) =>
-    make(
-      "p",
-      { dir: "auto" },
-      make("b", { textContent: one.run ? `${one.run} ` : "" }),
-      ...one.hypotheses[0].target.words
-        .slice(0, -1)
-        .flatMap((word, i) => [make(marks.has(i) ? "mark" : "span", { textContent: readable(word) }), " "]),
-    );
-  const sources = differences(current.source.words, second.source.words);
-  const source = make(
-    "p",
-    { dir: "auto" },
-    ...second.source.words
-      .slice(0, -1)
-      .flatMap((word, i) => [make(sources.right.has(i) ? "mark" : "span", { textContent: readable(word) }), " "]),
-  );
-  const scores = `log-probability ${fixed(current.hypotheses[0].log_prob)} and ${fixed(second.hypotheses[0].log_prob)}`;
+  const { current, second } = app;
+  if (isLive) body.append(edits(app, current.source.words.slice(0, -1)));
+  if (!second) return body.append(note(isLive ? "Change, mask or delete a word of the source." : ""));
+  const [best, other] = [current.hypotheses[0], second.hypotheses[0]];
+  const changed = differences(best.target.words, other.target.words),
+    sources = differences(current.source.words, second.source.words);
+  const line = ({ words }, marks, ...before) => {
+    const element = (word, i) => make(marks.has(i) ? "mark" : "span", { textContent: readable(word) });
+    return make("p", { dir: "auto" }, ...before, ...words.slice(0, -1).flatMap((word, i) => [element(word, i), " "]));
+  };
+  const run = one => make("b", { textContent: one.run ? `${one.run} ` : "" });
   body.append(
-    source,
-    line(current, changed.left),
-    line(second, changed.right),
-    make("p", { className: "faint", textContent: scores }),
+    line(second.source, sources.right),
+    line(best.target, changed.left, run(current)),
+    line(other.target, changed.right, run(second)),
+    note(`log-probability ${fixed(best.log_prob)} and ${fixed(other.log_prob)}`),
     mapPair(app, [current, second], [changed.left, changed.right]),
   );
 }
@@ -207,25 +186,12 @@ function differences(left, right) {
 function mapPair(app, pair, marks) {
   const box = make("div", { className: "maps" });
   if (!pair.every(one => one.attention?.cross)) return box;
-  const status = make("p", { className: "status", role: "status" });
-  pair.forEach((one, side) => {
-    const map = one.attention.cross,
-      view = select(map, map.layers.length - 1, headNames(map).length - 1, {
-        words: true,
-        scale: app.state.scale,
-      });
-    box.append(
-      make(
-        "div",
-        { className: "scroll" },
-        drawMap(view, {
-          say: text => {
-            status.textContent = text;
-          },
-          marks: [...marks[side]],
-        }),
-      ),
-    );
+  const status = make("p", { className: "status", role: "status" }),
+    say = text => (status.textContent = text);
+  pair.forEach(({ attention: { cross: map } }, side) => {
+    const shown = { words: true, scale: app.state.scale },
+      view = select(map, map.layers.length - 1, headNames(map).length - 1, shown);
+    box.append(make("div", { className: "scroll" }, drawMap(view, { say, marks: [...marks[side]] })));
   });
   box.append(status);
   return box;
@@ -276,18 +242,9 @@ function drawDiagnosis(body, app) {
   ];
   body.append(table(["", "score", "tokens"], rows));
   if (found.parts_at !== null) {
-    const probabilities = [found.output_log_probs, found.log_probs].map(values => percent(values[found.parts_at]));
-    body.append(
-      make("p", {
-        textContent: `They part at token ${found.parts_at + 1}: ${probabilities[0]} for the translation's, ${probabilities[1]} for the reference's.`,
-      }),
-    );
+    const [here, there] = [found.output_log_probs, found.log_probs].map(values => percent(values[found.parts_at]));
+    const place = `They first differ at token ${found.parts_at + 1}`;
+    body.append(make("p", { textContent: `${place}: ${here} for the translation's, ${there} for the reference's.` }));
   }
-  if (found.unknown)
-    body.append(
-      make("p", {
-        className: "differ",
-        textContent: `${found.unknown} tokens of the reference are unknown to the model.`,
-      }),
-    );
+  if (found.unknown) body.append(note(`${found.unknown} tokens of the reference are unknown to the model.`, "differ"));
 }

@@ -7,9 +7,11 @@ import { button, fixed, isolate, make, numberCell, percent, readable, row, table
 function alignment({ attention, alignment_head: chosen }) {
   const map = attention?.cross;
   if (!map) return null;
-  const layer = chosen ? chosen[0] - 1 : map.weights.length - 1,
-    head = map.heads.indexOf(String(chosen?.[1] ?? "mean"));
-  return matrix(map, Math.min(layer, map.weights.length - 1), head >= 0 ? head : map.heads.length);
+  const layer = Math.min(chosen?.layer ?? Infinity, map.weights.length) - 1,
+    head = map.heads.indexOf(String(chosen?.head ?? "mean")),
+    weights = matrix(map, layer, head >= 0 ? head : map.heads.length);
+  // A head that was selected at the step that reads the token; no step reads EOS.
+  return chosen?.step === "input" ? [...weights.slice(1), []] : weights;
 }
 
 export function drawSentence(section, app) {
@@ -28,10 +30,7 @@ export function drawSentence(section, app) {
       button.classList.remove("here");
     });
   };
-  for (const [side, line] of [
-    ["source", source],
-    ["target", target],
-  ]) {
+  for (const [side, line] of Object.entries({ source, target })) {
     line.querySelectorAll("button").forEach((button, place) => {
       for (const type of ["mouseenter", "focus"]) button.addEventListener(type, () => mark(side, place));
       for (const type of ["mouseleave", "blur"]) button.addEventListener(type, () => mark("target", state.word));

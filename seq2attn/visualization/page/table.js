@@ -39,13 +39,8 @@ export function drawTable(section, app) {
     dir: "auto",
   });
   filter.addEventListener("change", () => app.set({ filter: filter.value }));
-  const axis = (name, value, key) =>
-    menu(
-      name,
-      present.map(one => [one, MEASURES[one]]),
-      value,
-      chosen => app.set({ [key]: chosen }),
-    );
+  const entries = present.map(name => [name, MEASURES[name]]),
+    axis = (name, value) => menu(name, entries, value, chosen => app.set({ [name]: chosen }));
   const heads = present.map(name => {
     const text = `${MEASURES[name]}${name === order ? (isDown ? " ↓" : " ↑") : ""}`;
     return button(text, () => app.set({ order: name === order && !isDown ? `-${name}` : name }));
@@ -66,8 +61,8 @@ export function drawTable(section, app) {
       "p",
       { className: "controls" },
       make("label", {}, "filter ", filter),
-      axis("x", axes[0], "x"),
-      axis("y", axes[1], "y"),
+      axis("x", axes[0]),
+      axis("y", axes[1]),
       count,
       more,
     ),

@@ -145,21 +145,16 @@ function nodeAt(tree, places, event) {
 
 /** The node that an arrow key leads to: within the step, to the parent, or to the best continuation. */
 function neighbor(tree, places, node, key) {
-  const column = places.bySteps[tree.step[node]];
-  switch (key) {
-    case "ArrowUp":
-      return column[places.row[node] - 1];
-    case "ArrowDown":
-      return column[places.row[node] + 1];
-    case "ArrowLeft":
-      return node > 0 ? tree.parent[node] : undefined;
-    case "ArrowRight":
-      return places.bySteps[tree.step[node] + 1]?.find(one => tree.parent[one] === node);
-    case "Home":
-      return 0;
-    default:
-      return undefined;
-  }
+  const step = tree.step[node],
+    column = places.bySteps[step],
+    row = places.row[node];
+  return {
+    ArrowUp: column[row - 1],
+    ArrowDown: column[row + 1],
+    ArrowLeft: node > 0 ? tree.parent[node] : undefined,
+    ArrowRight: places.bySteps[step + 1]?.find(one => tree.parent[one] === node),
+    Home: 0,
+  }[key];
 }
 
 function scrollTo(scroll, places, node) {

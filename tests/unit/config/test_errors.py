@@ -262,7 +262,7 @@ def test_a_file_that_is_not_utf8_has_a_place(path, mark):
     ("text", "error"),
     [
         ("extends: [bse.yaml]", "FILE:1:11: `extends`: there is no file FOLDER/bse.yaml; did you mean `base.yaml`?"),
-        ("extends: base.yaml", "FOLDER/base.yaml:2:10: `extends` goes in a circle: my.yaml -> base.yaml -> my.yaml"),
+        ("extends: base.yaml", "FOLDER/base.yaml:2:10: `extends` is circular: my.yaml -> base.yaml -> my.yaml"),
         ("extends: loop", "FILE:1:10: `extends` is not a valid path: Symlink loop from 'FOLDER/loop'"),
         ("extends: {a: b}", "FILE:1:10: `extends` should be the path of a file, or a list of paths"),
     ],

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import uvicorn
 
+from seq2attn.evaluation.head_selection import AttentionHead, Step
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage, explore_live, record
 from seq2attn.explorer.server import build_app
@@ -120,6 +121,34 @@ def test_a_slider_chooses_among_checkpoints(chromium: Browser, tmp_path: Path) -
     assert chromium.get("document.querySelector('#choice input')") is None
 
 
+@pytest.mark.parametrize("step", ["output", "input"])
+def test_a_word_lights_up_its_source_by_the_selected_head(chromium: Browser, tmp_path: Path, step: Step) -> None:
+    one = replace(explorer("transformer"), alignment_head=AttentionHead(1, 2, step)).explore(Question(TEXT))
+    ExplorerPage([one]).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    weights = np.array(one["attention"]["cross"]["weights"][0][1]) / 10
+    chromium.mouse("#sentence .line:nth-child(2) button", 0)
+    style = ".map(button => Number(button.style.getPropertyValue('--share')))"
+    shares = f"[...document.querySelectorAll('#sentence .line:first-child button')]{style}"
+    assert chromium.get(shares) == pytest.approx(weights[0 if step == "output" else 1], abs=1)
+    chromium.mouse("#sentence .line:first-child button", 0)
+    column = weights[:, 0] if step == "output" else [*weights[1:, 0], 0]
+    assert chromium.get(shares.replace("first-child", "nth-child(2)")) == pytest.approx(column, abs=1)
+
+
+def test_notes_are_those_of_the_sentence(chromium: Browser, tmp_path: Path) -> None:
+    found = [explorer("transformer").explore(Question(text)) for text in ("two unheard", "two", "three")]
+    assert [bool(one["notes"]) for one in found] == [True, False, False]
+    ExplorerPage(found).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    message = "document.getElementById('message').textContent"
+    shown = [chromium.get(message)]
+    for number in (1, 0):
+        chromium.choose("#choice select", number)
+        shown.append(chromium.get(message))
+    assert shown == [found[0]["notes"][0], "", found[0]["notes"][0]]
+
+
 RIGHT_TO_LEFT = ["הכלב", "רץ", "كلب", "你好", "x\u202ey", "word"]
 
 
@@ -211,6 +240,12 @@ def check_live_page(chromium: Browser, address: str) -> None:
     click(chromium, "considered", word)
     chromium.wait("document.querySelector('.forced') !== null")
     assert texts(chromium, "#sentence .line:nth-child(2) button")[0] == word
+    click(chromium, "runs", "compare")  # whose vocabulary may have other numbers
+    chromium.wait("document.querySelectorAll('#reasons b').length === 2")
+    free = json.loads(
+        chromium.get("JSON.stringify([...document.querySelectorAll('#reasons p')].map(e => e.textContent))")
+    )
+    assert explorer("hard").explore(Question("three one"))["hypotheses"][0]["text"] in " ".join(free)
     click(chromium, "sentence", f"{word} ×")
     chromium.wait("document.querySelector('.forced') === null")
     chromium.get("document.querySelectorAll('#considered .why:not([hidden])')[1].click()")

@@ -14,7 +14,7 @@ from tests.support.explorer_pages import NAMES, click, explorer, texts
 def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_path: Path) -> None:
     lines, references = [f"two {word}" for word in NAMES] * 30, [f"one {word}" for word in NAMES] * 30
     one = explorer("transformer")
-    rows = list(measure_sentences(one.translator, lines, references))
+    rows = list(measure_sentences(one.translator, lines, [references]))
     ExplorerPage([one.explore(Question(lines[3]))], {"name": "test", "rows": rows}).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html")
     count = "document.querySelectorAll('#table tbody tr').length"

@@ -30,9 +30,13 @@ def decoder_with_wiring(*context):
     [
         ("encoder", {"kind": "convolutional", "kernel_size": 4}, "must be odd"),
         ("encoder", {"kind": "gru", "dim": 15}, "cannot share an odd width, 15"),
-        ("encoder", ROTARY, "encoder.position_encoding: rotary .* heads are 3 wide"),
-        ("decoder", ROTARY, "decoder.position_encoding: rotary .* heads are 3 wide"),
-        ("encoder", {**ROTARY, "head_dim": 5}, "encoder.position_encoding: rotary .* heads are 5 wide"),
+        ("encoder", ROTARY, "encoder.position_encoding: rotary positions need heads of an even width, not 3"),
+        ("decoder", ROTARY, "decoder.position_encoding: rotary positions need heads of an even width, not 3"),
+        (
+            "encoder",
+            {**ROTARY, "head_dim": 5},
+            "encoder.position_encoding: rotary positions need heads of an even width, not 5",
+        ),
         ("encoder", BUCKETS | {"position_encoding": "rotary", "max_distance": 16}, "max_distance: has no effect with"),
         ("encoder", BUCKETS | {"position_encoding": "relative"}, "num_buckets: has no effect with"),
         ("encoder", {"kind": "transformer", "max_positions": 512}, "max_positions: has no effect with .*sinusoidal"),

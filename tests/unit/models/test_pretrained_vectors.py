@@ -92,7 +92,7 @@ def test_a_missing_or_truncated_file_is_named(tmp_path: Path):
 def test_one_table_takes_one_file():
     """The second file would replace the vectors of the first."""
     files = {"source_vectors": "a.vec", "target_vectors": "b.vec"}
-    with pytest.raises(ValidationError, match="both sides have one table; give only one of `source_vectors`"):
+    with pytest.raises(ValidationError, match="both sides share one table; give only one of `source_vectors`"):
         EmbeddingsConfig(tie="all", **files)
     for tie, one in (("output", files), ("all", {"source_vectors": "a.vec"}), ("all", {"target_vectors": "b.vec"})):
         EmbeddingsConfig(tie=tie, **one)

@@ -22,8 +22,8 @@ MENU = "#attention .controls select"
 
 def test_the_page_has_all_weights_and_needs_no_network():
     selections = AttentionSelection(), AttentionSelection("cross", layer=2, head="mean")
-    maps = [select_all_maps(weights, one) for one, weights in zip(selections, (FIRST, SECOND), strict=True)]
-    page = attention_page(maps, "runs/mine", "max")
+    pairs = zip(selections, (FIRST, SECOND), strict=True)
+    page = attention_page([(weights, select_all_maps(weights, one)) for one, weights in pairs], "runs/mine", "max")
     first, second = page_data(page)["explorations"]
     assert [one["text"] for one in (first, second)] == ["Die Katze</script>"] * 2
     assert [one["hypotheses"][0]["text"] for one in (first, second)] == ["The cat <!--"] * 2
@@ -124,3 +124,12 @@ def test_a_map_of_many_words_and_heads_fits_the_screen(show: Show, words: int):
     assert page.get("document.querySelector('#attention .maps canvas').getBoundingClientRect().right") <= 1280
     assert page.get("document.documentElement.scrollWidth") <= 1280
     assert page.get("document.querySelectorAll('#attention .thumbnails canvas').length") == 6 * 9
+
+
+def test_the_text_is_the_same_for_every_kind_of_attention_and_for_equal_lines(show: Show):
+    page = show([FIRST, FIRST], AttentionSelection("encoder"))
+    lines = "[...document.querySelectorAll('#sentence .tokens')].map(e => e.querySelectorAll('button').length)"
+    assert page.get(lines) == [len(FIRST.source.tokens), len(FIRST.target.tokens)]
+    for side in (0, 1):
+        page.get(f"document.querySelectorAll('#sentence .tokens')[{side}].querySelector('button').click()")
+        assert page.get("document.getElementById('reasons').hidden")
