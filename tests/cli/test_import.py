@@ -23,7 +23,7 @@ from tests.support.marian import (
     write_marian_files,
     write_npz,
 )
-from tests.support.pages import registry_commands
+from tests.support.pages import commands, registry_commands
 
 
 @pytest.fixture(scope="module")

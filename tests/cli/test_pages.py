@@ -227,7 +227,8 @@ def test_settings_of_training_commands_of_all_pages_are_valid() -> None:
 
 def test_sweeps_and_reproductions_of_all_pages_are_valid() -> None:
     pages = ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-    listed = {re.sub(r" --jobs \d+| --mirror \S+| --redo| --dry-run", "", command) for page in pages for command in commands(page)}
+    options = r" --jobs \d+| --mirror \S+| --redo| --dry-run"
+    listed = {re.sub(options, "", command) for page in pages for command in commands(page)}
     found = [command for command in listed if re.match("seq2attn (sweep|reproduce) ", command)]
     assert len(found) > 5
     for command in found:
