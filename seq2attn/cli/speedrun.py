@@ -53,6 +53,7 @@ def speedrun(
             verb, seconds = "reached" if has_succeeded else "NOT REACHED", record.curve[-1].seconds
             typer.echo(f"target {record.target:g} {verb} after {seconds:.1f} s; record: {path}", err=True)
     except TrainingInterrupted as interruption:
+        typer.echo("no record: a speedrun is not resumed; start it again, with another `run_dir`", err=True)
         raise typer.Exit(interruption.exit_code) from None
     if not has_succeeded:
         raise typer.Exit(1)

@@ -79,7 +79,7 @@ def speedrun(experiment: ExperimentConfig) -> SpeedrunRecord:
     """The record of a training that ends when it reaches `training.validation.target`.
 
     Raises UserError for a config without a target of BLEU, with validations by time, or with test sets and metrics
-    without BLEU; for others see `train`.
+    without BLEU, and for several processes; for others see `train`.
     """
     training, validation = experiment.training, experiment.training.validation
     is_timed = validation.every != "auto" and validation.every.unit in SECONDS
@@ -134,6 +134,8 @@ def verify_speedrun(path: Path) -> tuple[bool, list[str]]:
 
 
 def _train(experiment: ExperimentConfig) -> tuple[tuple[CurvePoint, ...], str, float]:
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise UserError("a speedrun has one process, whose time is recorded; start it without torchrun")
     prepare(experiment)
     start = time.process_time()
     run = train(experiment)

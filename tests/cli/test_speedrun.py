@@ -142,6 +142,14 @@ def test_what_cannot_be_compared_is_refused(home: Path, overrides: list[str], me
         speedrun(load_config(home / "toy.yaml", overrides))
 
 
+def test_a_speedrun_has_one_process_and_no_interruption(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = "--target", "1", "--set", "training.time_limit=0.001 seconds", "--set", "run_dir=runs/stopped"
+    done = invoke_in(home, "speedrun", "toy.yaml", *stopped, code=75)
+    assert "a speedrun is not resumed" in done.err and not (home / "runs/stopped/record.json").exists()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "start it without torchrun" in invoke_in(home, "speedrun", "toy.yaml", "--target", "1", code=2).err
+
+
 @pytest.mark.parametrize("content", ["{}", '{"curve": []}', "[]", "no JSON"])
 def test_other_files_are_no_records(home: Path, content: str) -> None:
     (home / RECORD).write_text(content, encoding="utf-8")
