@@ -242,7 +242,7 @@ def test_trainings_end_with_the_sweep(invoke: Invoke, tmp_path: Path) -> None:
         sweep = start(folder, "--jobs", "2")
         wait_for("seed-1/checkpoints/*/train_state.json", folder)
         assert len(workers(folder)) == 2
-        assert f"runs/sweep: process {sweep.pid} on " in invoke("sweep", "sweep.yaml", code=2).err
+        assert f"runs/sweep: is in use by process {sweep.pid} on " in invoke("sweep", "sweep.yaml", code=2).err
         sweep.send_signal(signal.SIGINT)
         _, error = sweep.communicate()
         assert sweep.returncode == 130, error
