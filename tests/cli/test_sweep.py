@@ -238,8 +238,8 @@ def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_trainings_end_with_the_sweep(invoke: Invoke, tmp_path: Path) -> None:
     folder = home(tmp_path, LONG.replace("12 updates", "100000 updates"))
+    sweep = start(folder, "--jobs", "2")
     try:
-        sweep = start(folder, "--jobs", "2")
         wait_for("seed-1/checkpoints/*/train_state.json", folder)
         assert len(workers(folder)) == 2
         assert f"runs/sweep: is in use by process {sweep.pid} on " in invoke("sweep", "sweep.yaml", code=2).err
@@ -256,5 +256,7 @@ def test_trainings_end_with_the_sweep(invoke: Invoke, tmp_path: Path) -> None:
         assert wait_until(lambda: workers(folder) == [])
         assert "stopped by SIGTERM after update" in log.read_text("utf-8")
     finally:
+        sweep.kill()  # it would start the next trainings
+        sweep.wait()
         for process in workers(folder):
             os.kill(process, signal.SIGKILL)
