@@ -31,7 +31,7 @@ const initial = {
   head: "",
   scale: page.scale ?? "max",
   words: false,
-  tab: "sentence",
+  tab: page.table ? "table" : "sentence",
   reason: "mattered",
   order: "",
   filter: "",
@@ -243,7 +243,6 @@ function start() {
     app.explore({ text, reference, prefix: [], masked: [], beam: isSame ? app.question.beam : beam });
   });
   if (app.current && !app.question.text) app.question.text = app.current.text;
-  if (page.table && !location.hash.includes("tab=")) app.state.tab = "table";
   render();
   if (isLive && app.question.text) app.explore({});
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);

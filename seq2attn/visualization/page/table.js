@@ -24,7 +24,9 @@ export function drawTable(section, app) {
     : [present[0], false];
   const axes = [state.x || present[0], state.y || (present[1] ?? present[0])];
   const matches = rows.filter(filterOf(state.filter));
-  const sorted = [...matches].sort((a, b) => ((a[order] ?? Infinity) - (b[order] ?? Infinity)) * (isDown ? -1 : 1));
+  const sign = isDown ? -1 : 1,
+    last = isDown ? -Infinity : Infinity; // a line without the measure comes last
+  const sorted = [...matches].sort((a, b) => ((a[order] ?? last) - (b[order] ?? last)) * sign || 0);
   const open = row => {
     const sentence = isLive ? 0 : page.explorations.findIndex(one => one.text === row.source);
     if (sentence < 0) return app.say("This line is not recorded in the page.");
@@ -99,8 +101,8 @@ function scatter(rows, [x, y], open) {
     `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`,
   );
   const range = name => {
-    const values = points.map(row => row[name]);
-    return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
+    const first = points[0]?.[name] ?? 0; // and no spread: a call takes some 100,000 arguments
+    return points.reduce(([low, high], row) => [Math.min(low, row[name]), Math.max(high, row[name])], [first, first]);
   };
   const [[x0, x1], [y0, y1]] = [range(x), range(y)];
   const place = row => [

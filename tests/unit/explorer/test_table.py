@@ -43,5 +43,13 @@ def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_p
             ]
             assert chromium.get(count) == len(expected)
         chromium.choose("#table input", "")
+    rows[5]["chrf"] = None  # a line without a reference, which comes last in both orders
+    ExplorerPage([one.explore(Question(lines[3]))], {"name": "test", "rows": rows}).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    chromium.get(f"{more}.click()")
+    for _ in range(2):
+        chromium.get("document.querySelectorAll('#table th button')[0].click()")
+        assert texts(chromium, "#table td:nth-child(1)")[-1] == "–"
     click(chromium, "table", lines[3])
+    assert "tab=sentence" in chromium.get("location.hash")  # a link leads to the sentence, not to the table
     assert texts(chromium, "#sentence .tokens")[0] == f"{lines[3].replace(' ', '')}</s>"
