@@ -33,7 +33,7 @@ def reproduce(
     """Reproduce the numbers of a paper: fetch the corpus, train with several seeds, evaluate, and write a report.
 
     The report has the published scores, ours with intervals and an outcome, and all deviations from the paper. It is
-    written to the folder of the recipe, as Markdown, JSON and HTML. A reproduction that was stopped is resumed by the
+    written to the folder of the recipe, as Markdown and JSON. A reproduction that was stopped is resumed by the
     same command. The exit code is 1 if a training failed.
 
     \b

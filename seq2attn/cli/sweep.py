@@ -41,12 +41,13 @@ def sweep(
 
     from seq2attn.errors import UserError
     from seq2attn.sweep.plan import load_plan
-    from seq2attn.sweep.run_sweep import describe_plan, lock_sweep, run_sweep, write_leaderboard
+    from seq2attn.sweep.run_sweep import describe_plan, lock_sweep, log_failures, run_sweep, write_leaderboard
 
     given = {"--redo": redo, "--jobs": jobs is not None, "--leaderboard": dry_run and leaderboard}
     if (only := "--dry-run" if dry_run else "--leaderboard" if leaderboard else None) and any(given.values()):
         unused = " and ".join(option for option, is_given in given.items() if is_given)
-        raise UserError(f"{unused} has no effect with {only}, which trains nothing")
+        verb = "have" if " and " in unused else "has"
+        raise UserError(f"{unused} {verb} no effect with {only}, which trains nothing")
     plan = load_plan(config, overrides)
     if dry_run:
         typer.echo(describe_plan(plan))
@@ -59,7 +60,5 @@ def sweep(
         failures = run_sweep(plan, jobs or plan.sweep.jobs, lock, log, redo=redo)
         typer.echo(write_leaderboard(plan, log), nl=False)
     if failures:
-        log(f"{len(failures)} training{'s' * (len(failures) > 1)} failed:")
-        for failure in failures:
-            log(f"  {failure.run}: {failure.failure_reason}")
+        log_failures(failures, log)
         raise typer.Exit(1)

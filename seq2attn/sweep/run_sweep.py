@@ -79,7 +79,7 @@ def run_sweep(plan: SweepPlan, jobs: int, lock: int, log: Log, *, redo: bool = F
 
 def refuse_other_files(folder: Path) -> None:
     """Raises RunError for a folder without a sweep whose files a sweep, or `reproduce`, would replace."""
-    names = [f"{stem}.{suffix}" for stem in ("leaderboard", "report") for suffix in ("md", "json", "html")]
+    names = "leaderboard.md", "leaderboard.json", "leaderboard.html", "report.md", "report.json"
     others = [name for name in names if (folder / name).exists()]
     if others and not (folder / SWEEP_LOCK).exists():
         raise RunError(f"{folder}: `{others[0]}` would be replaced, and is not part of a sweep; give another `folder`")
@@ -91,6 +91,8 @@ def write_leaderboard(plan: SweepPlan, log: Log) -> str:
     log(f"comparing with the baseline, {plan.baseline.name}")
     board = build_leaderboard(plan)
     folder, markdown = plan.sweep.folder, leaderboard_markdown(board)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SWEEP_LOCK).open("a").close()  # the mark of a sweep, also of one that has not begun
     write_bytes(folder / "leaderboard.md", markdown.encode())
     write_json(folder / "leaderboard.json", {"format": FORMAT_VERSION, **asdict(board)})
     write_bytes(folder / "leaderboard.html", leaderboard_html(board).encode())

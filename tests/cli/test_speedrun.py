@@ -15,7 +15,7 @@ from seq2attn.io.weights import load_tensors, tensors_digest
 from seq2attn.sweep.speedrun import describe_environment, speedrun
 from tests.support.commands import ROOT, Done, invoke_in, run_process, write_toy
 
-SMALL = ("--set", "training.validation.every=8 updates", "--set", "training.optimizer.lr=0.05")
+SMALL = ("--set", "training.validation.every=4 updates", "--set", "training.optimizer.lr=0.05")
 RECORD = Path("runs/toy/record.json")
 
 
@@ -70,7 +70,12 @@ def test_the_record_is_that_of_the_run(finished: tuple[Path, Done]) -> None:
     assert done.err.splitlines()[-1] == end
 
 
-def test_a_replay_is_equal_up_to_the_weights(home: Path) -> None:
+def test_a_replay_is_equal_up_to_the_weights_and_as_long_as_its_record(home: Path) -> None:
+    """Also where the scores of another machine would end it."""
+    config, curve = read(home)["config"], read(home)["curve"]
+    assert len(curve) > 2 and curve[1]["bleu"] <= curve[0]["bleu"]
+    config["training"]["validation"]["patience"] = 1
+    change(home, config=config)
     assert invoke_in(home, "speedrun", "--verify", RECORD).out == "equal\n"
     assert [path.name for path in (home / "runs/toy").iterdir()] == ["record.json"]
 
@@ -78,11 +83,12 @@ def test_a_replay_is_equal_up_to_the_weights(home: Path) -> None:
 def test_what_differs_in_a_replay_is_named(home: Path) -> None:
     record = read(home)
     first, *others = record["curve"]
-    change(home, weights="0" * 64, curve=[first | {"bleu": first["bleu"] + 0.1}, *others])
+    change(home, weights="0" * 64, curve=[first | {"bleu": first["bleu"] + 0.1}, *others, others[-1]])
     out = invoke_in(home, "speedrun", "--verify", RECORD, code=1).out.splitlines()
-    assert out[0] == "DIFFERENT" and len(out) == 3
+    assert out[0] == "DIFFERENT" and len(out) == 4
     assert out[1] == f"weights: {'0' * 64}, now {record['weights']}"
-    assert out[2] == f"bleu at update {first['update']}: {first['bleu'] + 0.1:.8g}, now {first['bleu']:.8g}"
+    assert out[2] == f"validations: {len(others) + 2}, now {len(others) + 1}"
+    assert out[3] == f"bleu at update {first['update']}: {first['bleu'] + 0.1:.8g}, now {first['bleu']:.8g}"
 
 
 def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -62,10 +62,18 @@ def test_files_of_others_are_not_replaced(invoke: Invoke, tmp_path: Path, name: 
     mine = home(tmp_path) / "runs/sweep" / name
     mine.parent.mkdir(parents=True)
     mine.write_text("mine", encoding="utf-8")
-    for options in ([], ["--leaderboard"] if name == "leaderboard.md" else []):
+    for options in ([], ["--leaderboard"]) if name == "leaderboard.md" else ([],):
         error = invoke("sweep", "sweep.yaml", *options, code=2).err
         assert error.splitlines()[-1].endswith("; give another `folder`") and "runs/sweep" in error
     assert mine.read_text(encoding="utf-8") == "mine"
+
+
+def test_the_leaderboard_of_a_sweep_that_has_not_begun_does_not_stop_it(invoke: Invoke, tmp_path: Path) -> None:
+    home(tmp_path)
+    for _ in range(2):
+        assert "Not finished: fixed seed 1, luong seed 1." in invoke("sweep", "sweep.yaml", "--leaderboard").out
+    with lock_sweep(tmp_path / "runs/sweep"):
+        pass
 
 
 def test_a_run_equals_those_of_train_and_evaluate(
