@@ -31,7 +31,8 @@ class WeightAverage:
         (1 + update) / (10 + update), so that the initial weights are forgotten.
         """
         decay = min(self.decay, (1 + update) / (10 + update))
-        parameters, state = self._parameters(), self.optimizer.state
+        state = self.optimizer.state  # which the optimizer begins with the first gradient of a parameter
+        parameters = [p for p in self._parameters() if p.grad is not None or AVERAGE in state[p]]
         for parameter in parameters:
             if AVERAGE not in state[parameter]:
                 state[parameter][AVERAGE] = parameter.detach().clone()

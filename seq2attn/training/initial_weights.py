@@ -25,7 +25,6 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.build import (
     assumed_vocab_sizes,
     build_for_inspection,
-    build_on_meta_device,
     count_trained,
     select_parameters,
 )
@@ -163,7 +162,7 @@ def _check_initial_run(experiment: ExperimentConfig) -> None:
     try:
         models = run.load_config().model, experiment.model
         sizes = [len(tokenizer.vocabulary) for tokenizer in run.load_tokenizers()]
-        old, new = (build_on_meta_device(model, *sizes) for model in models)
+        old, new = (build_for_inspection(model, *sizes) for model in models)
     except UserError as error:
         raise FieldError("training.init_from", str(error)) from None
     _copied_tensors(new, old.state_dict(), init, is_same_source=True)
@@ -197,7 +196,12 @@ def _mismatches(tensors: dict[str, Tensor], weights: dict[str, Tensor], *, is_sa
             mistakes.append(f"`{name}` is {actual}, expected {expected}")
         elif name.startswith("source_embedding.embeddings.") and not is_same_source:
             mistakes.append(f"`{name}` is for another source vocabulary")
-        elif tied != name and not tensor.is_meta and not torch.equal(weights[name], weights[tied]):
+        elif (
+            tied != name
+            and tied in weights
+            and not weights[name].is_meta
+            and not torch.equal(weights[name], weights[tied])
+        ):
             mistakes.append(f"`{tied}` and `{name}` differ, and are tied in the model (`model.embeddings.tie`)")
     return mistakes
 

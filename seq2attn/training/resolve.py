@@ -100,12 +100,9 @@ def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int)
         training = training.model_copy(update={"lr_schedule": schedule})
     is_auto = training.validation.every == "auto"
     if is_auto:
-        validation = training.validation.model_copy(update={"every": before.validation.every})
-        training = training.model_copy(update={"validation": validation})
+        training = training.with_value("validation.every", before.validation.every)
     if search.lengths.max_length_ratio == "auto":
-        ratio = since.experiment.search.lengths.max_length_ratio
-        lengths = search.lengths.model_copy(update={"max_length_ratio": ratio})
-        search = search.model_copy(update={"lengths": lengths})
+        search = search.with_value("lengths.max_length_ratio", since.experiment.search.lengths.max_length_ratio)
     changes = since.changes(experiment.model_copy(update={"training": training, "search": search}))
     notes, keeps_plan = list(changes.values()), False
     if (size := since.checkpoint.train_state.num_processes) != num_processes:
@@ -179,8 +176,7 @@ def resolve_training(
         share = "a tenth" if warmup < MAX_WARMUP else "of a training"
         notes.append(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
     schedule = resolve_schedule(schedule, warmup=warmup, total=updates)
-    validation = training.validation.model_copy(update={"every": plan.validation_every})
-    training = training.model_copy(update={"lr_schedule": schedule, "validation": validation})
+    training = training.with_value("lr_schedule", schedule).with_value("validation.every", plan.validation_every)
     return training, plan, notes + plan.warnings(schedule)
 
 
@@ -196,8 +192,7 @@ def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchCo
         ratio = max(MIN_AUTO_RATIO, min(needed, 2 * float(target.sum() / source.sum()), MAX_LENGTH_RATIO))
         if ratio > MIN_AUTO_RATIO:
             notes.append(f"search: at most {ratio:.1f} tokens for each token of the source, by the training text")
-        lengths = search.lengths.model_copy(update={"max_length_ratio": round(ratio, 1)})
-        search = search.model_copy(update={"lengths": lengths})
+        search = search.with_value("lengths.max_length_ratio", round(ratio, 1))
     limits = search.lengths.limits(torch.from_numpy(source))
     num_tokens = torch.from_numpy(target) + 1
     is_unreachable = (num_tokens > limits.max_length) | (num_tokens < limits.min_length)

@@ -66,10 +66,9 @@ def measure_speed(
     planned = plan_updates(corpus.lengths[rows], experiment.training, distributed, epoch=0)
     tokens_per_update = float((corpus.lengths[rows, 1] + 1).sum()) / len(planned)
     order = np.random.default_rng(0).permutation(len(planned))[:MAX_UPDATES]
-    optimizer = experiment.training.optimizer.model_copy(update={"lr": TINY_LR})
-    validation = experiment.training.validation.model_copy(update={"every": Duration(1, "epochs")})
-    fixed = {"lr_schedule": ConstantScheduleConfig(), "optimizer": optimizer, "validation": validation}
-    experiment = experiment.model_copy(update={"training": experiment.training.model_copy(update=fixed)})
+    training = experiment.training.with_value("lr_schedule", ConstantScheduleConfig())
+    training = training.with_value("optimizer.lr", TINY_LR).with_value("validation.every", Duration(1, "epochs"))
+    experiment = experiment.with_value("training", training)
     logger = MetricsLogger(RunDirectory(experiment.run_dir), is_main_process=False, since=None, tensorboard=False)
     session = Session(RunDirectory(experiment.run_dir), distributed, logger, StopRequest())
     parts = build_parts(experiment, prepared, distributed.device)
@@ -107,9 +106,8 @@ def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seco
     search = search.model_copy(update={"lengths": search.lengths.model_copy(update=limits)})
     total, size = min(len(prepared.dev), training.validation.max_sentences or 2**31), FIRST_SENTENCES
     while True:
-        validation = training.validation.model_copy(update={"max_sentences": min(size, total)})
-        update = {"search": search, "training": training.model_copy(update={"validation": validation})}
-        validator = Validator(experiment.model_copy(update=update), prepared, trainer.distributed)
+        experiment = experiment.with_value("training.validation.max_sentences", min(size, total))
+        validator = Validator(experiment.with_value("search", search), prepared, trainer.distributed)
         start = _clock(trainer.distributed)
         validator.validate(trainer.loss_module)
         used = _clock(trainer.distributed) - start

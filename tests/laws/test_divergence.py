@@ -17,7 +17,10 @@ from seq2attn.io.weights import load_tensors, unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.training import loop, nonfinite
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
+from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.nonfinite import DivergedError
+from seq2attn.training.speed import measure_speed
+from tests.support.marks import slow_but
 from tests.support.trainings import (
     BAHDANAU,
     MODELS,
@@ -48,13 +51,25 @@ def optimizer_of(run):
     return load_tensors(list_checkpoints(run.folder)[-1].optimizer_path)
 
 
+SLOW_SKIPS = [
+    ("soft", "adamw", "states"),
+    ("soft", "adam", "one gradient"),
+    ("hard", "adam", "states"),
+    ("hard", "adam", "one gradient"),
+    ("hard", "momentum", "states"),
+]
+"""The other optimizers are tested with soft attention only."""
+
+
 @pytest.mark.parametrize(
-    "model", [BAHDANAU, pytest.param(MODELS["hard"], marks=pytest.mark.slow)], ids=["soft", "hard"]
+    ("attention", "optimizer", "fault"),
+    [
+        *(("soft", name, "states") for name in OPTIMIZERS if name != "adamw"),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW_SKIPS),
+    ],
 )
-@pytest.mark.parametrize(("optimizer", "fault"), [*((name, "states") for name in OPTIMIZERS), ("adam", "one gradient")])
-def test_a_skipped_update_changes_nothing(corpus, model, optimizer, fault):
-    if model is not BAHDANAU and optimizer not in ("adam", "momentum"):
-        pytest.skip("the optimizers are tested with soft attention")
+def test_a_skipped_update_changes_nothing(corpus, attention, optimizer, fault):
+    model = BAHDANAU if attention == "soft" else MODELS["hard"]
     options = {"optimizer": OPTIMIZERS[optimizer], "validation": RARELY, "report_every": 1, "ema_decay": 0.9}
     before = train_run(corpus, "before", model=model_with_faults(model=model), max_duration=["3 updates"], **options)
     skipping = model_with_faults([4], model, fault_in=fault)
@@ -66,7 +81,7 @@ def test_a_skipped_update_changes_nothing(corpus, model, optimizer, fault):
     assert (one.update, one.num_skipped, one.consecutive_skips) == (4, 1, 1)
     assert one.target_tokens == other.target_tokens
     assert one.reinforce_baseline == other.reinforce_baseline
-    assert (one.reinforce_baseline is None) == (model is BAHDANAU)
+    assert (one.reinforce_baseline is None) == (attention == "soft")
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "momentum", "adadelta"])
@@ -161,6 +176,20 @@ def test_skips_are_counted_over_an_interruption(corpus):
     assert last_state(run).update == 2
 
 
+def test_a_measurement_of_speed_that_diverges_removes_no_checkpoints(corpus):
+    options = {"model": model_with_faults(range(3, 99)), "max_consecutive_skips": 5, "time_limit": "0.001 seconds"}
+    for _ in range(3):
+        with pytest.raises(TrainingInterrupted):
+            train_run(corpus, "run", resume="if-exists", **options)
+    run = RunDirectory(corpus / "run")
+    assert last_state(run).consecutive_skips
+    experiment = ExperimentConfig.model_validate(content(corpus, "run", **options | {"max_consecutive_skips": 1}))
+    before, alone = list_checkpoints(run.folder), DistributedContext(rank=0, size=1, device=torch.device("cpu"))
+    with pytest.raises(DivergedError):
+        measure_speed(experiment, load_prepared(run.folder), alone, 0.1)
+    assert list_checkpoints(run.folder) == before
+
+
 def test_skips_before_the_end_of_a_finished_training_are_no_divergence(corpus):
     options = {"model": model_with_faults([3, 4]), "max_duration": ["4 updates"], "validation": {"every": "2 updates"}}
     train_run(corpus, "run", **options)
@@ -185,7 +214,7 @@ def test_a_dev_loss_that_is_not_finite_ends_training(corpus):
     assert last_state(run).update == 5
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", slow_but(["adam"], ["sgd", "adam"]))
 def test_later_synchronization_changes_nothing(corpus, monkeypatch, optimizer):
     # As on a GPU, where updates follow before the host knows that 7 and 8 were skipped.
     options = {**DIVERGING, "optimizer": OPTIMIZERS[optimizer], "max_duration": ["20 updates"], "report_every": 99}
@@ -200,7 +229,11 @@ def test_later_synchronization_changes_nothing(corpus, monkeypatch, optimizer):
 
 @pytest.mark.parametrize(
     ("name", "optimizer", "lr"),
-    [("recurrent", "adam", 1e30), ("transformer", "momentum", 1e6), ("transformer", "adadelta", 1e30)],
+    [
+        ("recurrent", "adam", 1e30),
+        ("transformer", "momentum", 1e6),
+        pytest.param("transformer", "adadelta", 1e30, marks=pytest.mark.slow),
+    ],
 )
 def test_a_huge_learning_rate_ends_with_the_error_and_finite_checkpoints(corpus, name, optimizer, lr):
     options = {"optimizer": {**OPTIMIZERS[optimizer], "lr": lr}, "max_duration": ["40 updates"]}

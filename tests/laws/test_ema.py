@@ -37,6 +37,7 @@ def test_a_constant_stays_constant():
     weights = torch.nn.Parameter(torch.randn(3, dtype=torch.double))
     optimizer = torch.optim.SGD([weights], lr=1.0)
     average, constant = WeightAverage(optimizer, 0.4), torch.randn(3, dtype=torch.double)
+    weights.grad = torch.zeros_like(weights)
     average.update(1, torch.tensor(0.0))
     distance = weights.detach() - constant
     weights.data.copy_(constant)
@@ -48,6 +49,19 @@ def test_a_constant_stays_constant():
     with average.applied():
         torch.testing.assert_close(weights.data, constant, rtol=0, atol=1e-7)
         torch.testing.assert_close(optimizer.state[weights][AVERAGE], constant)
+
+
+def test_the_average_of_a_part_begins_with_its_first_gradient():
+    """Before it the optimizer, which reads its own state of each parameter, has none."""
+    first, late = (torch.nn.Parameter(torch.randn(3)) for _ in range(2))
+    optimizer = torch.optim.Adam([first, late], lr=0.1)
+    average = WeightAverage(optimizer, 0.4)
+    for update in range(1, 4):
+        (first.sum() if update == 1 else first.sum() + late.sum()).backward()
+        optimizer.step()
+        average.update(update, torch.tensor(0.0))
+        optimizer.zero_grad()
+        assert (AVERAGE in optimizer.state[first], AVERAGE in optimizer.state[late]) == (True, update > 1)
 
 
 def test_an_average_can_begin_and_end_at_a_resumption(corpus):

@@ -61,6 +61,16 @@ def test_a_run_begins_as_the_other_ended(corpus, old, tokenizer):
     assert metrics(new, "validation")[-1]["loss"] == min(line["loss"] for line in metrics(old, "validation"))
 
 
+def test_a_plug_in_takes_the_tied_weights_of_a_run(corpus):
+    """Its model is built with its weights, that of the run without: they cannot be compared before the training."""
+    model = {**BAHDANAU, "embeddings": {"dim": 8, "tie": "output"}}
+    old = train_run(corpus, "old", model=model, **NO_UPDATE)
+    measured = {**model, "encoder": {"kind": "tests.support.faults:Measured"}}
+    new = train_run(corpus, "new", model=measured, init_from=init_from(old, "encoder"), **NO_UPDATE)
+    name = "target_embedding.embedding.weight"
+    assert_same({name: last_weights(old)[name]}, {name: last_weights(new)[name]})
+
+
 def test_entries_of_another_vocabulary_are_copied_composed_or_new(corpus, old):
     for path in (corpus / f"{name}.{side}" for name in ("train", "dev") for side in ("src", "tgt")):
         path.write_text(path.read_text().replace("ba", "bafe").replace("do", "do xyz"))
