@@ -221,7 +221,7 @@ class TransformerEncoder(Encoder):
             all_weights.append(weights)
         x = self.norm(x)
         final_state = (masked_mean(x, sequences.mask),) if layout is None else ()
-        weights = torch.stack(all_weights, 1) if need_weights else None
+        weights = torch.stack(all_weights, 1) if need_weights and layout is None else None
         return EncoderOutput(x, x, sequences.mask, final_state, layout, weights)
 
     def _position_bias(self, position_bias: RelativePositionBias, sequences: Sequences) -> Tensor:

@@ -106,10 +106,8 @@ class Seq2Seq(nn.Module):
         """
         memory, state = self.encode(source, sequences)
         decoded = self.decode(target, state, memory, need_weights=need_weights, layout=target_layout)
-        weights = decoded.cross_attention
-        if weights is not None and weights.size(-1) != source.size(1):
-            found = f"{weights.size(-1)} states for {source.size(1)} source tokens"
-            raise UserError(f"attention weights need one state of the encoder for each source token, not {found}")
+        if decoded.cross_attention is not None:
+            check_weights(decoded.cross_attention, source.size(1))
         return decoded
 
     def step(self, ids: Tensor, state: Any, memory: Memories) -> tuple[Tensor, Any]:
@@ -126,3 +124,10 @@ class Seq2Seq(nn.Module):
     def log_probs(self, hidden: Tensor) -> Tensor:
         """[..., D] -> log-probabilities of the next token [..., V] in float32"""
         return torch.log_softmax(self.output_projection(hidden).float(), -1)
+
+
+def check_weights(weights: Tensor, num_tokens: int) -> None:
+    """Raises UserError for attention weights [..., S] that are not one for each source token."""
+    if weights.size(-1) != num_tokens:
+        found = f"{weights.size(-1)} states for {num_tokens} source tokens"
+        raise UserError(f"attention weights need one state of the encoder for each source token, not {found}")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2attn.errors import UserError
 from seq2attn.models.ensemble import Ensemble, SearchModel
-from seq2attn.models.seq2seq import IdPairs, Seq2Seq
+from seq2attn.models.seq2seq import IdPairs, Seq2Seq, check_weights
 from seq2attn.search.search import EndScore
 
 
@@ -52,11 +52,12 @@ class CoverageModel:
     def step(self, ids: Tensor, state: CoverageState, memory: Any) -> tuple[Tensor, CoverageState]:
         """Decode one token [N] -> log-probabilities [N, V] of the next token, and the next state.
 
-        Raises UserError for a decoder without attention.
+        Raises UserError for a decoder without attention, and for weights that are not one for each source token.
         """
         decoded = self.model.decode(ids.unsqueeze(1), state.state, memory, need_weights=True)
         if decoded.cross_attention is None:  # [N, L, H, 1, S]
             raise UserError("`search.coverage_penalty` needs a decoder with attention")
+        check_weights(decoded.cross_attention, state.coverage.size(1))
         coverage = state.coverage + decoded.cross_attention[:, -1].float().mean(1).squeeze(1)
         return self.model.log_probs(decoded.hidden[:, -1]), CoverageState(decoded.state, coverage)
 

@@ -87,7 +87,9 @@ def translate_ids(
     """
     prefixes, phrases = prefixes or [()] * len(sources), phrases or [()] * len(sources)
     strategy, observer = config.build(model.device), execution.observer
-    model, scoring = _with_scoring(model, config)
+    weight = config.coverage_penalty
+    model, end_score = with_coverage(model, weight) if weight else (model, None)
+    scoring = Scoring(config.lengths.build_penalty(), end_score)
 
     @torch.inference_mode()
     def translate(rows: list[int]) -> list[list[Hypothesis]]:
@@ -107,14 +109,6 @@ def translate_ids(
         for row, hypotheses in zip(rows, batch, strict=True):
             output[row] = hypotheses
     return output
-
-
-def _with_scoring(model: SearchModel, config: SearchConfig) -> tuple[SearchModel, Scoring]:
-    """The model, with the state of a coverage penalty if there is one, and the scores of hypotheses."""
-    end_score = None
-    if config.coverage_penalty:
-        model, end_score = with_coverage(model, config.coverage_penalty)
-    return model, Scoring(config.lengths.build_penalty(), end_score)
 
 
 def _encode(model: SearchModel, sources: TokenIds, limits: LengthLimits, groups: int) -> tuple[Any, Any, LengthLimits]:

@@ -101,7 +101,8 @@ def test_attention_weights_need_a_state_for_each_token(invoke: Invoke, faults: s
     translate = ("translate", "runs/toy", "rot haus", "--allow-code", "my_faults")
     assert invoke(*translate).out.count("\n") == 1
     message = r"need one state of the encoder for each source token, not \d states for \d source tokens"
-    assert re.search(message, invoke(*translate, "--attention", "-", code=2).err)
+    for options in (["--attention", "-"], ["--beam", "2", "--set", "search.coverage_penalty=0.2"]):
+        assert re.search(message, invoke(*translate, *options, code=2).err)
 
 
 @pytest.mark.parametrize("command", ["config check", "train"])
