@@ -42,6 +42,7 @@ training:
   max_duration: [3 updates]
   batch: {tokens: 512}
   report_every: 100
+  validation: {metric: loss}
 search: {kind: beam, beam_size: 2}
 """
 UPDATE = (make_micro_batches, Trainer.update, Trainer._finish_update)

@@ -20,11 +20,18 @@ BERT = CONFIG.replace("tokenizer:\n  joint: {kind: bpe, vocab_size: 300}\n", TEX
 )
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A config, its text and its checkpoint."""
+    folder = tmp_path_factory.mktemp("bert")
+    write_toy(folder, BERT)
+    make_bert(folder / "bert", [*WORDS])
+    return folder
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    write_toy(tmp_path, BERT)
-    make_bert(tmp_path / "bert", [*WORDS])
-    return tmp_path
+def home(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path, dirs_exist_ok=True))
 
 
 def test_a_run_translates_when_the_checkpoint_is_gone(invoke: Invoke, home: Path) -> None:

@@ -46,6 +46,12 @@ def compare_runs(folder: Path, *options: str) -> Any:
     return json.loads(invoke_in(folder, "compare", *RUNS, "--format", "json", *options).out)
 
 
+@pytest.fixture(scope="module")
+def compared(folder: Path) -> Any:
+    """The comparison of the three runs."""
+    return compare_runs(folder, "--test", "bootstrap", "--examples", "3")
+
+
 def lines_of(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
@@ -54,8 +60,10 @@ def lines_of(path: Path) -> list[str]:
     ("test", "option"),
     [("bootstrap", "--paired-bs"), pytest.param("randomization", "--paired-ar", marks=pytest.mark.slow)],
 )
-def test_significance_is_that_of_sacrebleus_command(folder: Path, toy: Toy, test: str, option: str) -> None:
-    found = compare_runs(folder, "--test", test)["sets"][1]
+def test_significance_is_that_of_sacrebleus_command(
+    folder: Path, toy: Toy, compared: Any, test: str, option: str
+) -> None:
+    found = (compared if test == "bootstrap" else compare_runs(folder, "--test", test))["sets"][1]
     files = [f"{name}/evaluation/mixed.txt" for name in RUNS]
     command = [sys.executable, "-m", "sacrebleu", toy.folder / "text/mixed.en", "-i", *files, option]
     metrics = ["-m", "bleu", "-f", "json"]  # as JSON it cannot print the tests of other metrics
@@ -73,9 +81,9 @@ def test_significance_is_that_of_sacrebleus_command(folder: Path, toy: Toy, test
     assert found["scores"]["BLEU"]["a"]["signature"].startswith("nrefs:1|")
 
 
-def test_words_by_frequency(folder: Path, toy: Toy) -> None:
+def test_words_by_frequency(folder: Path, toy: Toy, compared: Any) -> None:
     """Few words only, so all are in one bucket; its F1 is that of the counts of all words of the training text."""
-    (bucket,) = compare_runs(folder)["sets"][1]["by_frequency"]
+    (bucket,) = compared["sets"][1]["by_frequency"]
     counts = Counter(" ".join(lines_of(toy.folder / "text/train.en")).split())
     assert bucket["lowest"] <= min(counts.values()) and max(counts.values()) <= bucket["highest"]
     references = [Counter(line.split()) for line in lines_of(toy.folder / "text/mixed.en")]
@@ -88,8 +96,8 @@ def test_words_by_frequency(folder: Path, toy: Toy) -> None:
         assert bucket["f1"][run] == pytest.approx(200 * matched / total)
 
 
-def test_examples_are_the_sentences_that_differ_most(folder: Path, toy: Toy) -> None:
-    for one in compare_runs(folder, "--examples", "3")["sets"]:
+def test_examples_are_the_sentences_that_differ_most(folder: Path, toy: Toy, compared: Any) -> None:
+    for one in compared["sets"]:
         files = [lines_of(folder / run / f"evaluation/{one['name']}.txt") for run in RUNS]
         differing = {place + 1 for place, lines in enumerate(zip(*files, strict=True)) if len({*lines}) > 1}
         spreads = [max(example["chrf"].values()) - min(example["chrf"].values()) for example in one["examples"]]
@@ -106,13 +114,12 @@ def test_examples_are_the_sentences_that_differ_most(folder: Path, toy: Toy) -> 
                     assert all(matches for _, matches in words)
 
 
-def test_output_formats(folder: Path, toy: Toy) -> None:
-    text = invoke_in(folder, "compare", *RUNS, "--html", "page.html").out
+def test_output_formats(folder: Path, compared: Any) -> None:
+    text = invoke_in(folder, "compare", *RUNS, "--examples", "3", "--html", "page.html").out
     page = (folder / "page.html").read_text(encoding="utf-8")
-    found = compare_runs(folder)
     content = json.loads(re.search(r"const data = (.*);\n", page)[1])  # type: ignore[index]
-    assert content["runs"] == [*RUNS] and content["sets"] == found["sets"]
-    for one in found["sets"]:
+    assert content["runs"] == [*RUNS] and content["sets"] == compared["sets"]
+    for one in compared["sets"]:
         for run in RUNS:
             row = " ".join(re.findall(rf"^{run} +(.*)$", text.split(f"{one['name']}, ")[1], re.MULTILINE)[0].split())
             assert row.startswith(f"{one['scores']['BLEU'][run]['value']:.2f} ± ")
@@ -120,10 +127,10 @@ def test_output_formats(folder: Path, toy: Toy) -> None:
             table = text.split(f"\nline {example['line']} ")[1]
             for run in RUNS:
                 assert re.search(rf"^{run} .* chrF {example['chrf'][run]:.1f}$", table, re.MULTILINE)
-    scores = found["sets"][0]["scores"]["BLEU"]
+    scores = compared["sets"][0]["scores"]["BLEU"]
     assert f"{scores['a']['value']:.2f} ± {scores['a']['interval']:.2f}" in text and "p = " in text
-    assert found["seeds"] == [["a", "c"]] and "a, c" in text and "± 0.00" in text
-    for one in found["sets"]:
+    assert compared["seeds"] == [["a", "c"]] and "a, c" in text and "± 0.00" in text
+    for one in compared["sets"]:
         for metric, values in one["scores"].items():
             assert f'["{one["name"]}","{metric}","a, c",{values["a"]["value"]},0.0]' in page
     assert 'dir: "auto"' in page  # sentences from right to left
@@ -146,9 +153,10 @@ def test_trainings_with_other_options_are_no_seeds_of_one(folder: Path) -> None:
         assert json.loads(invoke_in(folder, "compare", "a", other, "--format", "json").out)["seeds"] == groups
 
 
-def test_of_searches_of_two_kinds_only_shared_settings_are_compared(invoke: Invoke, toy: Toy, tmp_path: Path) -> None:
+def test_of_searches_of_two_kinds_only_shared_settings_are_compared(invoke: Invoke, tmp_path: Path) -> None:
+    untrained = untrained_run(tmp_path)
     for run, option in (("beam", "--beam=2"), ("greedy", "--greedy")):
-        shutil.copytree(toy.run, tmp_path / run)
+        shutil.copytree(untrained.folder, tmp_path / run)
         invoke("evaluate", run, option, "--set", f"search.lengths.max_length={len(run)}")
     settings = re.findall("was translated with different settings: `(.*?)` is", invoke("compare", "beam", "greedy").out)
     assert {*settings} == {"search.kind", "search.lengths"}

@@ -26,12 +26,7 @@ COMMANDS: dict[str, list[object]] = {
     "compare": ["compare", "run", "other/run", "--html"],
     "config schema": ["config", "schema", "-o"],
 }
-SUFFIXES = {
-    "translate (compressed)": ".gz",
-    "translate (page)": ".html",
-    "translate (picture)": ".svg",
-    "evaluate": ".svg",
-}
+SUFFIXES = {"translate (compressed)": ".gz", "translate (page)": ".html", "evaluate": ".svg"}
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,14 @@ def test_tokenizers_that_are_not_of_sentencepiece_are_in_the_folder(invoke: Invo
     assert "seq2attn translate" in card and "translate.py" not in card
 
 
-@pytest.mark.parametrize("search", [{"mbr": True}, {"coverage_penalty": 0.2}, {"lengths": {"max_length": 3000}}])
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"mbr": True},
+        {"coverage_penalty": 0.2},
+        pytest.param({"lengths": {"max_length": 3000}}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_search_that_no_program_has(home: Path, search: dict[str, Any]) -> None:
     _, out = export(home, "ctranslate2", {**BEAM, **search})
     assert (out / "target.spm").is_file() and not (out / "translate.py").exists()

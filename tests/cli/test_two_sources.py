@@ -18,12 +18,10 @@ from tests.support.untrained_runs import CONFIG, untrained_run
 
 @pytest.mark.parametrize("command", ["sweep", "reproduce"])
 @pytest.mark.parametrize(
-    ("in_file", "option", "jobs"),
+    "rows",
     [
-        (None, None, 1),
-        (3, None, 3),
-        (3, 1, 1),
-        *(pytest.param(*row, marks=pytest.mark.slow) for row in ((None, 2, 2), (3, 2, 2))),
+        [(None, None, 1), (3, None, 3), (3, 1, 1)],
+        pytest.param([(None, 2, 2), (3, 2, 2)], marks=pytest.mark.slow),
     ],
 )
 def test_jobs(
@@ -31,19 +29,19 @@ def test_jobs(
     tmp_path: Path,
     failing_trainings: None,
     command: str,
-    in_file: int | None,
-    option: int | None,
-    jobs: int,
+    rows: list[tuple[int | None, int | None, int]],
 ) -> None:
-    line = "" if in_file is None else f"jobs: {in_file}\n"
+    """Each row has the jobs of the file, those of the option, and the number that is used."""
     if command == "sweep":
-        sweep_home(tmp_path, SWEEP + line)
+        name, text, path = "sweep.yaml", SWEEP, sweep_home(tmp_path) / "sweep.yaml"
     else:
-        recipe_home(tmp_path, RECIPE + line)
-    options = [] if option is None else ["--jobs", option]
-    name = "sweep.yaml" if command == "sweep" else "toy"
-    done = invoke(command, name, "--set", "trials=[{model: luong}]", "--set", "baseline.model=luong", *options, code=1)
-    assert f"; up to {jobs} simultaneous, threads each: 1" in done.err
+        name, text, path = "toy", RECIPE, recipe_home(tmp_path) / "configs/reproduce/toy.yaml"
+    luong = "--set", "trials=[{model: luong}]", "--set", "baseline.model=luong"
+    for in_file, option, jobs in rows:
+        path.write_text(text if in_file is None else f"{text}jobs: {in_file}\n", encoding="utf-8")
+        options = [] if option is None else ["--jobs", option]
+        done = invoke(command, name, *luong, *options, code=1)
+        assert f"; up to {jobs} simultaneous, threads each: 1" in done.err
 
 
 def test_the_seeds_of_a_reproduction(invoke: Invoke, tmp_path: Path) -> None:

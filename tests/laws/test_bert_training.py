@@ -55,6 +55,7 @@ def test_only_layers_that_are_not_frozen_change(corpus, folder):
     assert "encoder: pretrained weights of " in log_of(run)
 
 
+@pytest.mark.slow
 def test_bert_has_a_scaled_learning_rate(corpus, tmp_path):
     folder = make_bert(tmp_path / "still", WORDS, **STILL)
     one = {"max_duration": ["1 update"], "optimizer": SGD, "max_grad_norm": None}

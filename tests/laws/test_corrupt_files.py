@@ -10,6 +10,7 @@ import torch
 
 import seq2attn
 from seq2attn.errors import CorruptFileError, RunError
+from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors, save_tensors
 from seq2attn.training.checkpoints.averaging import average
@@ -23,13 +24,20 @@ SHORT = {**PLAIN, "max_duration": ["6 updates"]}
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory):
+def text(tmp_path_factory):
+    """The folder of the text of all trainings."""
+    return write_corpus(tmp_path_factory.mktemp("corrupt"))
+
+
+@pytest.fixture(scope="module")
+def original(text):
     """A run with checkpoints of updates 3 and 6."""
-    return train_run(write_corpus(tmp_path_factory.mktemp("corrupt")), "run", **SHORT)
+    return train_run(text, "run", **SHORT)
 
 
 @pytest.fixture
 def run(original, tmp_path):
+    """A copy, which `train_run` takes for a run of the text: its path is absolute."""
     return shutil.copytree(original.folder, tmp_path / "copy")
 
 
@@ -73,39 +81,37 @@ def test_truncated_missing_and_exchanged_files_are_detected(run, name):
         path.write_bytes(content)
 
 
-def test_a_training_resumes_from_the_checkpoint_before_a_corrupt_one(corpus):
-    whole = train_run(corpus, "whole", **PLAIN)
-    parts = train_run(corpus, "parts", **SHORT)
-    path = parts.folder / "checkpoints" / "00000006" / "model.safetensors"
+def test_a_training_resumes_from_the_checkpoint_before_a_corrupt_one(text, run, tmp_path):
+    whole = train_run(text, tmp_path / "whole", **PLAIN)
+    path = run / "checkpoints" / "00000006" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    parts = train_run(corpus, "parts", resume=True, **PLAIN)
+    parts = train_run(text, run, resume=True, **PLAIN)
     assert_identical(whole, parts)
     assert f" # warning: {path}: the weights cannot be read" in log_of(parts)
     assert "renamed to 00000006.corrupt, training resumes after update 3" in log_of(parts)
 
 
-def test_with_corrupt_checkpoints_only_no_training_starts(corpus):
-    run = train_run(corpus, "run", **SHORT)
-    for folder in checkpoint_folders(run.folder):
+def test_with_corrupt_checkpoints_only_no_training_starts(text, run):
+    for folder in checkpoint_folders(run):
         (folder / "train_state.json").write_text("{")
     for resume in (True, "if-exists"):
         with pytest.raises(RunError, match="no valid checkpoint to resume from") as error:
-            train_run(corpus, "run", resume=resume, **PLAIN)
+            train_run(text, run, resume=resume, **PLAIN)
         assert "00000003/train_state.json" in str(error.value) and "00000006/train_state.json" in str(error.value)
         assert "older checkpoint" not in str(error.value)
     with pytest.raises(RunError, match="already contains a training"):
-        train_run(corpus, "run", **PLAIN)
-    assert len(checkpoint_folders(run.folder)) == 2
+        train_run(text, run, **PLAIN)
+    assert len(checkpoint_folders(run)) == 2
 
 
-def test_a_model_without_checkpoints_is_not_overwritten(corpus):
-    run = train_run(corpus, "run", **SHORT)
-    shutil.rmtree(run.folder / "checkpoints")
-    weights, config = run.weights_path.read_bytes(), run.config_path.read_bytes()
+def test_a_model_without_checkpoints_is_not_overwritten(text, run):
+    shutil.rmtree(run / "checkpoints")
+    paths = run / "model.safetensors", run / "config.yaml"
+    before = [path.read_bytes() for path in paths]
     for resume in (False, True, "if-exists"):
         with pytest.raises(RunError, match="already contains a model, and no checkpoint to resume"):
-            train_run(corpus, "run", resume=resume, **PLAIN)
-    assert (weights, config) == (run.weights_path.read_bytes(), run.config_path.read_bytes())
+            train_run(text, run, resume=resume, **PLAIN)
+    assert [path.read_bytes() for path in paths] == before
 
 
 def test_two_resumable_checkpoints_are_kept(run):
@@ -134,11 +140,11 @@ def test_corrupt_weights_are_refused(run):
         seq2attn.load(run)
 
 
-def test_corrupt_weights_are_restored_by_resuming_or_averaging(corpus):
-    run = train_run(corpus, "run", **SHORT)
+def test_corrupt_weights_are_restored_by_resuming_or_averaging(text, run):
+    run = RunDirectory(run)
     origin, weights, lines = run.weights_origin(), load_tensors(run.weights_path), metrics(run)
     for restore in (
-        lambda: train_run(corpus, "run", resume=True, **SHORT),
+        lambda: train_run(text, run.folder, resume=True, **SHORT),
         lambda: average(run.folder, last=None, best=1),
     ):
         corrupt_weights(run.folder)

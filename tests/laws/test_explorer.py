@@ -50,12 +50,12 @@ def path(tree: dict[str, Any], node: int) -> list[int]:
     return [] if node <= 0 else [*path(tree, tree["parent"][node]), tree["token"][node]]
 
 
-def forced_log_probs(one: Explorer, tokens: Sequence[int]) -> list[float]:
-    """Log-probabilities of tokens, of which the last may be EOS."""
+def forced_log_probs(one: Explorer, paths: Sequence[list[int]]) -> list[list[float]]:
+    """Log-probabilities of the tokens of each path, of which the last may be EOS."""
     source = one.translator.source.encode(TEXT)
-    target = tokens[:-1] if tokens[-1:] == [EOS] else tokens
-    (found,) = one.translator.engine.token_log_probs([(source, target)], budget=100)
-    return found[: len(tokens)]
+    pairs = [(source, tokens[:-1] if tokens[-1:] == [EOS] else tokens) for tokens in paths]
+    found = one.translator.engine.token_log_probs(pairs, budget=10_000)
+    return [log_probs[: len(tokens)] for log_probs, tokens in zip(found, paths, strict=True)]
 
 
 def final_score(one: Explorer, tokens: Sequence[int], total: float) -> float:
@@ -77,8 +77,8 @@ PAIRS = [pair for pair in itertools.product(SEARCHES, REPRESENTATIVE) if pair !=
 @pytest.mark.parametrize(("search", "decoder"), covering(PAIRS))  # without attention there is no coverage
 def test_the_tree_is_that_of_the_search(search: str, decoder: str) -> None:
     one = explorer(search, decoder)
-    found, tree = one.explore(Question(TEXT)), one.explore(Question(TEXT))["tree"]
-    translation = one.translator.translate(TEXT)
+    found = one.explore(Question(TEXT))
+    tree, translation = found["tree"], one.translator.translate(TEXT)
     expected = [translation, *translation.alternatives]
     assert [hypothesis["text"] for hypothesis in found["hypotheses"]] == [each.text for each in expected]
     for hypothesis, each in zip(found["hypotheses"], expected, strict=True):
@@ -87,13 +87,13 @@ def test_the_tree_is_that_of_the_search(search: str, decoder: str) -> None:
         assert tree["score"][leaf] == hypothesis["score"] == pytest.approx(each.score, abs=1e-3)
     kept = {(*path(tree, node),) for node, fate in enumerate(tree["fate"]) if fate == "kept"}
     assert len(kept) == len({(*hypothesis["ids"],) for hypothesis in found["hypotheses"]})
-    for node in range(1, len(tree["step"])):
-        log_probs = forced_log_probs(one, path(tree, node))
+    paths = [path(tree, node) for node in range(1, len(tree["step"]))]
+    for node, (tokens, log_probs) in enumerate(zip(paths, forced_log_probs(one, paths), strict=True), start=1):
         assert tree["total"][node] == pytest.approx(sum(log_probs), abs=2e-3)
         assert tree["log_prob"][node] == pytest.approx(log_probs[-1], abs=1e-3)
-        assert tree["step"][node] == len(path(tree, node))
+        assert tree["step"][node] == len(tokens)
         if tree["score"][node] is not None:
-            expected_score = final_score(one, path(tree, node), tree["total"][node])
+            expected_score = final_score(one, tokens, tree["total"][node])
             assert tree["score"][node] == pytest.approx(expected_score, abs=2e-3)
 
 
@@ -127,12 +127,12 @@ def test_candidates_are_dropped_for_the_reason_that_is_given(search: str) -> Non
 def test_words_considered_are_the_most_probable(search: str) -> None:
     one = explorer(search, "transformer")
     found = one.explore(Question(TEXT))
-    for node, words in found["considered"].items():
-        tokens = path(found["tree"], int(node))
+    considered = [(path(found["tree"], int(node)), words) for node, words in found["considered"].items()]
+    forced = iter(forced_log_probs(one, [[*tokens, row[0]] for tokens, words in considered for row in words]))
+    for tokens, words in considered:
         words = [row if len(row) == 4 else [*row, row[1], None] for row in words]  # the same in the search
-        for token, by_model, _, _ in words:
-            assert by_model == pytest.approx(forced_log_probs(one, [*tokens, token])[-1], abs=1e-3)
         values = [by_model for _, by_model, _, _ in words]
+        assert values == pytest.approx([next(forced)[-1] for _ in words], abs=1e-3)
         assert values == sorted(values, reverse=True) and len(words) == len(NAMES) + 4  # the whole vocabulary
         allowed = {token: value for token, _, value, rule in words if rule is None}
         assert (EOS in allowed) == (len(tokens) >= SEARCHES[search].lengths.min_length)

@@ -165,7 +165,11 @@ def test_partial_files_are_removed_and_checkpoints_kept(corpus):
 
 
 @pytest.mark.parametrize(
-    ("schedule", "limits"), [("cosine", ["1000 seconds", "9 epochs"]), ("inverse-sqrt", ["9 hours", "14 updates"])]
+    ("schedule", "limits"),
+    [
+        ("cosine", ["1000 seconds", "9 epochs"]),
+        pytest.param("inverse-sqrt", ["9 hours", "14 updates"], marks=pytest.mark.slow),
+    ],
 )
 def test_a_plan_by_the_speed_is_kept_through_interruptions(corpus, monkeypatch, schedule, limits):
     """The first session plans; a copy of it is trained to the end without a stop, the original with many.

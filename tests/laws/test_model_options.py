@@ -52,7 +52,11 @@ COMPONENTS = [
         ("decoder.attention.score", "gru", "luong", name)
         for name in {one["kind"]: name for name, one in SCORES.items()}.values()
     ],
-    *[("decoder.attention.align", "gru", "luong", "multi-head", name) for name in ALIGNS],
+    *[
+        ("decoder.attention.align", "gru", "luong", "multi-head", name)
+        for name in ALIGNS
+        if name not in ("global", "sparsemax", "entmax15")  # which have no options
+    ],
 ]
 
 

@@ -13,7 +13,6 @@ from seq2attn.training.train_state import TrainState
 from tests.support.marks import slow_but
 from tests.support.trainings import assert_same, log_of, metrics, train_run
 from tests.support.validation import every, validate
-from tests.support.validation import run as run
 
 NO_PROGRESS = {"kind": "sgd", "lr": 1e-12}
 KEEP = {"keep_last": 9, "keep_best": 2}

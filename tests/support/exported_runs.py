@@ -10,7 +10,6 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import unique_state_dict
 from seq2attn.models import build_model
 from seq2attn.tokenizers.vocabulary import BOS, EOS
-from seq2attn.training.train import train
 from tests.support.marian import SOURCE, TARGET
 
 CONFIG = """\
@@ -54,25 +53,3 @@ def make_run(folder: Path, tokenizer: str = JOINT, changes: list[str] | None = N
         model.output_projection.bias[[BOS, EOS]] += torch.tensor([1.0, -30.0])
     run.save_model(unique_state_dict(model), (source.vocabulary, target.vocabulary), {"checkpoints": []})
     return run
-
-
-ADAPTED = """\
-extends: run/config.yaml
-run_dir: adapted
-data: {train: {kind: plain, source: train.de, target: train.en}, dev: {kind: plain, source: train.de, target: train.en}}
-tokenizer: {run_dir: run}
-training:
-  init_from: {run_dir: run}
-  lora: {rank: 9, alpha: 5}
-  max_duration: [2 updates]
-  optimizer: {kind: adam, lr: 0.1}
-  lr_schedule: {kind: constant}
-  validation: {every: 1 update, metric: loss}
-  checkpoints: {average: last}
-"""
-
-
-def adapt(folder: Path, *changes: str) -> RunDirectory:
-    """`folder/adapted`, trained with LoRA after `folder/run`."""
-    (folder / "adapted.yaml").write_text(ADAPTED, encoding="utf-8")
-    return train(load(folder / "adapted.yaml", ExperimentConfig, [*changes]))

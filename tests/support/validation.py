@@ -8,18 +8,19 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.training.distributed import init_distributed
 from seq2attn.training.validation import Validator
-from tests.support.trainings import content, train_run
+from tests.support.trainings import content, train_run, write_corpus
 
 
 def every(unit="2 updates", **options):
     return {"every": unit, **options}
 
 
-@pytest.fixture
-def run(corpus):
-    """A trained run whose references are not reproduced by its tokenizer."""
-    (corpus / "dev.tgt").write_text("".join(f"ba ba ba ba ba, zzzz  xyz{row}\n" for row in range(6)))
-    return train_run(corpus, "run", max_duration=["6 updates"], optimizer={"kind": "adam", "lr": 0.1})
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A trained run whose references are not reproduced by its tokenizer; tests only read it and its text."""
+    folder = write_corpus(tmp_path_factory.mktemp("validation"))
+    (folder / "dev.tgt").write_text("".join(f"ba ba ba ba ba, zzzz  xyz{row}\n" for row in range(6)))
+    return train_run(folder, "run", max_duration=["6 updates"], optimizer={"kind": "adam", "lr": 0.1})
 
 
 def validate(run, model=None, prepared=None, search=None, evaluation=None, **training):

@@ -2,12 +2,16 @@
 
 import pkgutil
 import re
+from functools import cache
 
 import pytest
-from reference import DOCS, cli_page, config_page
+import reference
+from reference import DOCS
 
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from tests.support.commands import all_commands
+
+config_page, cli_page = cache(reference.config_page), cache(reference.cli_page)
 
 
 @pytest.mark.parametrize(("name", "page"), [("config.md", config_page), ("cli.md", cli_page)])

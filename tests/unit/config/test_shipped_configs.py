@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,14 @@ def name(path: Path) -> str:
     return path.relative_to(CONFIGS).with_suffix("").as_posix()
 
 
+@cache
+def loaded(path: Path) -> ExperimentConfig:
+    return load(path, ExperimentConfig)
+
+
 @pytest.mark.parametrize("path", [pytest.param(path, id=name(path)) for path in BUILT])
 def test_it_builds(path: Path) -> None:
-    experiment = load(path, ExperimentConfig)
+    experiment = loaded(path)
     build_on_meta_device(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
     assert experiment.run_dir == Path("runs") / name(path)
 
@@ -52,7 +58,7 @@ def test_it_builds(path: Path) -> None:
 @pytest.mark.parametrize("path", [pytest.param(path, id=name(path)) for path in BUILT])
 def test_its_text_is_the_same_when_its_dump_is_read(path: Path, tmp_path: Path) -> None:
     """A training that resumes with the config of its run does not prepare its text again."""
-    experiment, saved = load(path, ExperimentConfig), tmp_path / "config.yaml"
+    experiment, saved = loaded(path), tmp_path / "config.yaml"
     saved.write_text(dump(experiment), encoding="utf-8")
     one, other = (
         json.dumps(text_options((*each.data.train, each.data.dev), each.data.filters, each.tokenizer))
@@ -63,7 +69,7 @@ def test_its_text_is_the_same_when_its_dump_is_read(path: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=name(path)) for path in BUILT if path.parent != CONFIGS])
 def test_its_text_is_that_of_a_corpus(path: Path) -> None:
-    data = load(path, ExperimentConfig).data
+    data = loaded(path).data
     training = {corpus.source.stem for corpus in data.train}
     for corpus in (*data.train, data.dev, *data.test.values()):
         assert corpus.source.stem == corpus.target.stem and corpus.source != corpus.target
@@ -78,15 +84,16 @@ def test_its_text_is_that_of_a_corpus(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=name(path)) for path in RECIPES])
 def test_its_models_read_one_direction_and_have_their_schedule(path: Path) -> None:
-    experiment = load(path, ExperimentConfig)
+    experiment = loaded(path)
     (first, *_), dev = experiment.data.train, experiment.data.dev
     assert (first.source.suffix, first.target.suffix, first.tag) == (dev.source.suffix, dev.target.suffix, dev.tag)
     schedule = experiment.training.lr_schedule
     assert getattr(schedule, "dim", experiment.model.embeddings.dim) == experiment.model.embeddings.dim
 
 
+@cache
 def num_parameters(path: Path) -> int:
-    experiment = load(path, ExperimentConfig)
+    experiment = loaded(path)
     return count_parameters(build_on_meta_device(experiment.model, *assumed_vocab_sizes(experiment.tokenizer)))
 
 
@@ -97,7 +104,7 @@ def test_the_number_of_parameters_is_the_published_one(recipe: str) -> None:
 
 @pytest.mark.parametrize("recipe", SUM_OVER_TOKENS)
 def test_the_steps_are_those_for_a_sum_over_tokens(recipe: str) -> None:
-    training = load(CONFIGS / f"{recipe}.yaml", ExperimentConfig).training
+    training = loaded(CONFIGS / f"{recipe}.yaml").training
     assert training.max_grad_norm is not None
     ours, authors = torch.nn.Parameter(torch.zeros(8)), torch.nn.Parameter(torch.zeros(8))
     gradients = torch.randn(6, 8, generator=torch.Generator().manual_seed(1))
@@ -123,5 +130,5 @@ def test_every_recipe_is_on_its_page_with_its_corpus() -> None:
     page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([\w/-]+)` \| [^|]* \| `([\w-]+)` \|", page, re.MULTILINE))
     recipes = [*RECIPES, CONFIGS / "multi30k/tiny.yaml"]
-    assert rows == {name(path): load(path, ExperimentConfig).data.dev.source.parent.name for path in recipes}
+    assert rows == {name(path): loaded(path).data.dev.source.parent.name for path in recipes}
     assert {*re.findall(r"scripts/download\.py ([a-z][\w-]+)", page)} == {*CORPORA}

@@ -145,6 +145,10 @@ def test_prefetched_results_are_in_order_and_one_is_computed_ahead():
     assert list(results) == [-3]
     assert computed == [1, 2, 3]
     assert list(prefetch(abs, [])) == []
+    ahead = threading.Event()
+    results = prefetch(lambda item: ahead.set() if item == 2 else None, [1, 2, 3])
+    next(results)
+    assert ahead.wait(10)
 
 
 def test_errors_of_prefetching_are_raised_in_their_turn():

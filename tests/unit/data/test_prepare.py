@@ -29,6 +29,7 @@ SOURCE = [f"the {color} {thing} ." for color in ("red", "green", "blue") for thi
 PAIRS = [(line, line.upper()) for line in SOURCE]
 TRAIN = [*PAIRS, ("alone", ""), PAIRS[0]]
 JOINT = TokenizersConfig(joint=BPETokenizerConfig(vocab_size=300))
+WORDS = TokenizersConfig(joint=WordTokenizerConfig())
 SEPARATE = TokenizersConfig(source=WordTokenizerConfig(), target=CharacterTokenizerConfig())
 ORDERS = ("right_to_left", "reverse_source")
 STOCHASTIC = TokenizersConfig(source=BPETokenizerConfig(vocab_size=300, dropout=0.5), target=WordTokenizerConfig())
@@ -64,7 +65,7 @@ def test_train_and_dev_are_encoded(tmp_path: Path, data: DataConfig, text: Token
 def test_a_warning_for_a_source_that_is_also_the_target(tmp_path: Path, data: DataConfig) -> None:
     log: list[str] = []
     copied = data.dev.model_copy(update={"target": tmp_path / "dev.source"})
-    prepare(data.model_copy(update={"dev": copied}), JOINT, tmp_path / "run", log.append)
+    prepare(data.model_copy(update={"dev": copied}), WORDS, tmp_path / "run", log.append)
     assert log[0] == f"warning: {tmp_path / 'dev.source'}: source and target are the same"
 
 
@@ -87,7 +88,7 @@ def test_further_references_of_the_dev_set(tmp_path: Path, data: DataConfig) -> 
         for path, text in zip(paths, contents, strict=True):
             path.write_text(text, encoding="utf-8")
         dev = data.dev.model_copy(update={"references": paths})
-        return prepare(data.model_copy(update={"dev": dev}), JOINT, tmp_path / "run", str).dev_references
+        return prepare(data.model_copy(update={"dev": dev}), WORDS, tmp_path / "run", str).dev_references
 
     first = ("A RED RIVER .", "nothing")
     assert references("One .\n\n", "A\tb\nc\n") == (first, ("One .", ""), ("A\tb", "c"))
@@ -96,7 +97,7 @@ def test_further_references_of_the_dev_set(tmp_path: Path, data: DataConfig) -> 
         references("One .\n")
     test = data.test["hard"].model_copy(update={"references": (tmp_path / "further-0",)})
     with pytest.raises(DataError, match=r"test\.target has 2 lines and .*further-0 has 1 line"):
-        prepare(data.model_copy(update={"test": {"hard": test}}), JOINT, tmp_path / "other", str)
+        prepare(data.model_copy(update={"test": {"hard": test}}), WORDS, tmp_path / "other", str)
 
 
 def test_joint_tokenizers_are_equal(tmp_path: Path, data: DataConfig) -> None:
@@ -127,10 +128,10 @@ def test_the_text_of_an_interrupted_preparation_counts_once(tmp_path: Path, data
 
     def characters(*logs: Callable[[str], None]) -> Mapping[str, int]:
         run = tmp_path / f"{len(logs)}"
-        prepare(data, JOINT, run, print)
+        prepare(data, WORDS, run, print)
         for log in logs:
             with suppress(KeyboardInterrupt):
-                prepare(other, JOINT, run, log, keep_tokenizers=True)
+                prepare(other, WORDS, run, log, keep_tokenizers=True)
         report = DataReport.load(run)
         assert report is not None
         return report.train.source.characters
@@ -140,10 +141,10 @@ def test_the_text_of_an_interrupted_preparation_counts_once(tmp_path: Path, data
 
 def test_a_second_call_does_nothing(tmp_path: Path, data: DataConfig) -> None:
     run, log = tmp_path / "run", list[str]()
-    first = prepare(data, JOINT, run, log.append)
+    first = prepare(data, WORDS, run, log.append)
     times = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     log.clear()
-    again = prepare(data, JOINT, run, log.append)
+    again = prepare(data, WORDS, run, log.append)
     assert log[0] == f"{run}: already prepared from this text"
     assert not any(line.startswith("train: kept") for line in log)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == times
@@ -191,14 +192,14 @@ def test_the_tokenizer_of_each_side_counts() -> None:
 
 
 def test_tokenizers_can_be_kept(tmp_path: Path, data: DataConfig) -> None:
-    first = prepare(data, JOINT, tmp_path / "run", print)
+    first = prepare(data, WORDS, tmp_path / "run", print)
     other = data.model_copy(update={"train": (write_corpus(tmp_path, "other", [("brand new text", "ANOTHER ONE")]),)})
-    second = prepare(other, JOINT, tmp_path / "run", print, keep_tokenizers=True)
+    second = prepare(other, WORDS, tmp_path / "run", print, keep_tokenizers=True)
     assert second.source.vocabulary == first.source.vocabulary and len(second.train.corpus) == 1
     with pytest.raises(RunError, match=r"source/tokenizer.json: cannot be read"):
-        prepare(data, JOINT, tmp_path / "empty", print, keep_tokenizers=True)
+        prepare(data, WORDS, tmp_path / "empty", print, keep_tokenizers=True)
     for _ in range(2):  # a training from the beginning has tokenizers of its text
-        third = prepare(other, JOINT, tmp_path / "run", print)
+        third = prepare(other, WORDS, tmp_path / "run", print)
     assert third.source.vocabulary != first.source.vocabulary
 
 
@@ -243,8 +244,7 @@ def test_filters(tmp_path: Path, data: DataConfig) -> None:
     )
     train = write_corpus(tmp_path, "long", [("one two three four", "ONE"), *PAIRS])
     balanced = data.model_copy(update={"train": (train,), "filters": FiltersConfig(max_length=4, max_length_ratio=3.5)})
-    words = TokenizersConfig(joint=WordTokenizerConfig())
-    prepared = prepare(balanced, words, tmp_path / "run", print)
+    prepared = prepare(balanced, WORDS, tmp_path / "run", print)
     assert prepared.train.parts[0].report == FilterReport(10, 9, unbalanced=1)
 
 
@@ -268,10 +268,10 @@ def test_pairs_with_another_line_break_are_no_duplicates() -> None:
 
 def test_missing_files_are_run_errors(tmp_path: Path, data: DataConfig) -> None:
     run = tmp_path / "run"
-    prepare(data, JOINT, run, print)
+    prepare(data, WORDS, run, print)
     (run / "data/dev.jsonl").unlink()
     with pytest.raises(RunError, match=r"dev.jsonl: is missing; remove the folder .*data and prepare"):
-        prepare(data, JOINT, run, print)
+        prepare(data, WORDS, run, print)
     with pytest.raises(RunError, match=r"prepared.json: cannot be read .*; prepare the data first"):
         load_prepared(tmp_path / "nowhere")
 

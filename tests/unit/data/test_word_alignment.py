@@ -1,5 +1,6 @@
 """From links between words to attention targets of tokens, in any segmentation."""
 
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -65,14 +66,13 @@ def test_words_of_tokens_in_random_segmentation(name: str, lines: list[str], see
         check_word_ids(STOCHASTIC[name], line, ids, word_ids(STOCHASTIC[name], line, ids))
 
 
-@pytest.mark.parametrize("line", ["", "a", "a b c", "the boat's c"])
-def test_tokens_without_text_are_of_no_word(tmp_path: Path, line: str) -> None:
+def test_tokens_without_text_are_of_no_word(tmp_path: Path) -> None:
     make_bert(tmp_path / "bert", ["a", "b", "c", "the", "boat"])
     wordpiece = WordPieceTokenizerConfig(path=tmp_path / "bert").train([])
     make_vocabulary(tmp_path, tags=[">>fra<<"])
     files = {"kind": "sentencepiece", "path": tmp_path / "source.spm", "vocabulary": tmp_path / "vocab.json"}
     tagged = SentencePieceTokenizerConfig.model_validate({**files, "tag": ">>fra<<"}).train([])
-    for tokenizer in (wordpiece, tagged):
+    for tokenizer, line in product((wordpiece, tagged), ("", "a", "a b c", "the boat's c")):
         ids = tokenizer.encode(line)
         words = word_ids(tokenizer, line, ids)
         assert words[:1] == [len(split_words(line))][: len(ids)]

@@ -131,7 +131,11 @@ def test_words_between_letters_of_a_script_without_spaces_are_not_split() -> Non
         assert "".join(runs) == line and all(any(word in run for run in runs) for word in ("lantern", "boat"))
 
 
-@pytest.mark.parametrize("line", ["." * 100_000, ". " * 25_000, "“" * 100_000, ".“" * 100_000, "x" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    ["." * 100_000, ". " * 25_000, "“" * 100_000, ".“" * 100_000, "x" * 100_000],
+    ids=["stops", "stops and spaces", "quotes", "stops and quotes", "letters"],
+)
 def test_time_is_linear_in_the_length(line: str) -> None:
     # In quadratic time quotes would take minutes.
     assert bare("".join(split_sentences(line, "en"))) == bare(line)

@@ -202,12 +202,12 @@ def test_the_language_is_the_first_token_everywhere(sentence: Path, tmp_path: Pa
         translator.translate("Das", to="xxx")
 
 
-@pytest.mark.parametrize("value", [10**7, 2**31 - 1])
 @pytest.mark.parametrize("key", ["vocab_size", "max_position_embeddings", "d_model"])
-def test_numbers_of_an_imported_model(tmp_path: Path, key: str, value: int) -> None:
+def test_numbers_of_an_imported_model(tmp_path: Path, key: str) -> None:
     folder = tmp_path / "hf"
     make_t5(folder) if key == "vocab_size" else make_pegasus(folder)
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {key: value}), encoding="utf-8")
-    size = (folder / "model.safetensors").stat().st_size
-    assert str(folder) in refusal(lambda: import_model(folder, tmp_path / "run", ImportOptions()), size)
+    fields, size = json.loads(path.read_text(encoding="utf-8")), (folder / "model.safetensors").stat().st_size
+    for value in (10**7, 2**31 - 1):
+        path.write_text(json.dumps(fields | {key: value}), encoding="utf-8")
+        assert str(folder) in refusal(lambda: import_model(folder, tmp_path / "run", ImportOptions()), size), value

@@ -16,7 +16,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.exporters.export_run import export_run
 from seq2attn.exporters.huggingface_target import HuggingFaceTarget
-from seq2attn.exporters.targets import TARGETS, get_target
+from seq2attn.exporters.targets import get_target
 from seq2attn.inference.engines.exported import load_exported_engine
 from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.options.runs import ExportOptions, ImportOptions
@@ -110,9 +110,11 @@ def test_an_export_can_be_imported(name: str, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_search_is_that_of_the_run(tmp_path: Path) -> None:
+    run, folder = make_run(tmp_path), tmp_path / "hf"
+    folder.mkdir()
+
     def search(*changes: str) -> dict[str, Any]:
-        run, folder = make_run(tmp_path, changes=[*changes]), tmp_path / "hf"
-        folder.mkdir(exist_ok=True)
+        run.save_config(load(tmp_path / "own.yaml", ExperimentConfig, [*changes]))
         HuggingFaceTarget().export(run, folder, "float32")
         return read(folder / "generation_config.json")
 
@@ -178,4 +180,3 @@ def test_it_is_no_engine(tmp_path: Path) -> None:
         load_exported_engine(RunDirectory(tmp_path), "huggingface", None, torch.device("cpu"))
     with pytest.raises(UserError, match="``to=torch``: there is no such format; known: ctranslate2, onnx, huggingf"):
         get_target("torch")
-    assert all(target.name == name for name, target in TARGETS.items())

@@ -253,6 +253,14 @@ def test_an_import_to_a_link_is_behind_it(npz: Path, sentence: Path, tmp_path: P
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real/model.safetensors").is_file()
 
 
+NOT_INSTALLED = "not verified: transformers is not installed (pip install '.[pretrained]')"
+
+
+def test_an_import_without_transformers_says_so(npz: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert NOT_INSTALLED in invoke("import", npz, "run").err
+
+
 WITHOUT_TRANSFORMERS = """
 from importlib.machinery import PathFinder
 find_spec = PathFinder.find_spec
@@ -260,9 +268,10 @@ PathFinder.find_spec = lambda name, *more: None if name == "transformers" else f
 """
 
 
-def test_an_import_without_transformers_says_so(tmp_path: Path, npz: Path) -> None:
+@pytest.mark.slow
+def test_no_module_of_an_import_needs_transformers(tmp_path: Path, npz: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_TRANSFORMERS, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     command = [sys.executable, "-m", "seq2attn", "import", str(npz), str(tmp_path / "run")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "not verified: transformers is not installed (pip install '.[pretrained]')" in done.stderr
+    assert NOT_INSTALLED in done.stderr

@@ -33,8 +33,7 @@ def test_the_text_is_that_of_the_run(corpus, tmp_path):
 
 
 def test_translations_are_of_one_text_search_and_update(corpus, tmp_path):
-    run = train_run(corpus, "run", max_duration=["1 update"])
-    dev, metrics = run.load_config().data.dev, EvaluationConfig()
+    dev, metrics = ExperimentConfig.model_validate(content(corpus, "run")).data.dev, EvaluationConfig()
     (corpus / "new.src").write_text((corpus / "dev.src").read_text("utf-8").replace("\n", " a\n", 1), "utf-8")
     sets = [
         EvaluationSet.read("dev", one, metrics) for one in (dev, dev.model_copy(update={"source": corpus / "new.src"}))
@@ -119,6 +118,6 @@ def test_the_config_is_that_of_the_trial(name):
 
 
 def test_other_architectures_are_refused(corpus):
-    experiment = train_run(corpus, "run", model=MODELS["hard"], max_duration=["1 update"]).load_config()
+    experiment = ExperimentConfig.model_validate(content(corpus, "run", model=MODELS["hard"]))
     with pytest.raises(SystemExit, match="Luong's decoder"):
         joeynmt.model_options(experiment.model)

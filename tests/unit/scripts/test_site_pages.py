@@ -26,6 +26,11 @@ def rendered(text: str) -> str:
     return site().reset().convert(text)
 
 
+@cache
+def page_html(page: str) -> str:
+    return rendered((ROOT / "docs" / page).read_text(encoding="utf-8"))
+
+
 def tex_in(page: str) -> list[str]:
     """What looks like TeX in the text of a page, outside of code and MathML."""
     prose = re.sub(r"<(code|pre|math)\b.*?</\1>", "", page, flags=re.DOTALL)
@@ -35,7 +40,7 @@ def tex_in(page: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_equations_are_mathml(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    built = rendered(text)
+    built = page_html(page)
     assert tex_in(built) == []
     prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
     equations = re.findall(r"\$\$.+?\$\$|\$[^$\n]+\$", prose, re.DOTALL)
@@ -62,5 +67,4 @@ def test_files_outside_of_the_site_are_links_to_the_repository() -> None:
 def test_links_to_pages_have_titles() -> None:
     built = rendered("[glossary.md](glossary.md), [glossary.md](glossary.md#terms), [words](glossary.md)")
     assert re.findall(r">([^<>]*)</a>", built) == ["Glossary", "Glossary", "words"]
-    texts = [rendered((ROOT / "docs" / page).read_text(encoding="utf-8")) for page in PAGES]
-    assert [name for text in texts for name in re.findall(r">(\w+\.md)</a>", text)] == []
+    assert [name for page in PAGES for name in re.findall(r">(\w+\.md)</a>", page_html(page))] == []

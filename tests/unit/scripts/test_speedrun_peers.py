@@ -11,7 +11,7 @@ from speedrun_peers import TOOLKITS, Peer
 
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.search.translate_ids import translate_ids
-from tests.support.commands import invoke_in, write_toy
+from tests.support.commands import invoke_in, toy_pairs, write_toy
 
 
 @pytest.mark.parametrize("toolkit", TOOLKITS)
@@ -33,7 +33,8 @@ def test_scores_of_the_search_are_those_of_forced_decoding(toolkit):
 
 @pytest.mark.parametrize(("toolkit", "options"), zip(TOOLKITS, [["--bfloat16"], []], strict=True))
 def test_each_of_the_minutes_has_a_record(toolkit, options, tmp_path, capsys, monkeypatch):
-    write_toy(tmp_path)
+    shortest = {name: sorted(pairs, key=lambda pair: len(pair[0]))[:3] for name, pairs in toy_pairs().items()}
+    write_toy(tmp_path, pairs={**shortest, "train": toy_pairs()["train"]})
     invoke_in(tmp_path, "train", "toy.yaml", "--set", "training.max_duration=[1 update]")
     capsys.readouterr()
     monkeypatch.chdir(tmp_path)

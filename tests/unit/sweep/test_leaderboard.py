@@ -15,6 +15,7 @@ from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import Digests, SetResult, text_digest
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.io.files import write_json
+from seq2attn.metrics.significance import SAMPLES
 from seq2attn.sweep.leaderboard import MARKS, SeedStatistics, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan
 from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, options, write_record, write_trial
@@ -181,7 +182,8 @@ class TestLeaderboard:
                 build_leaderboard(plan)
         path.write_text(content, encoding="utf-8")
 
-    def test_results_of_other_settings_are_refused(self, plan):
+    def test_results_of_other_settings_are_refused(self, plan, monkeypatch):
+        monkeypatch.setitem(SAMPLES, "bootstrap", 10)
         run = plan.runs[0]
         write_trial(run, options(run.experiment))
         build_leaderboard(plan)

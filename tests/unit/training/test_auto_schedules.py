@@ -1,11 +1,15 @@
 """Schedules whose length is that of the training, through resumptions and for each seed."""
 
 import pytest
+import torch
 
+from seq2attn.data.prepare import prepare
 from seq2attn.errors import TrainingInterrupted
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.training.train import train
+from seq2attn.training.distributed import DistributedContext
+from seq2attn.training.plan import Speed
+from seq2attn.training.resolve import resolve_config
 from tests.support.trainings import (
     BPE_DROPOUT,
     WORD_TOKENIZERS,
@@ -16,6 +20,7 @@ from tests.support.trainings import (
     train_run,
 )
 
+ALONE = DistributedContext(rank=0, size=1, device=torch.device("cpu"))
 COSINE = {"kind": "cosine", "warmup_updates": 5}
 
 
@@ -71,14 +76,15 @@ def test_auto_in_the_place_of_a_number_is_followed(corpus):
 @pytest.mark.parametrize(("repeat", "tokenizer"), [(1, BPE_DROPOUT), (0.7, WORD_TOKENIZERS)])
 def test_the_schedule_does_not_depend_on_the_seed(corpus, repeat, tokenizer):
     """With BPE-dropout, and where pairs are sampled, each seed has another number of updates in its first epoch."""
+    config = content(corpus, "run", tokenizer=tokenizer, lr_schedule=COSINE, max_duration=["9 epochs"])
+    config["data"]["train"]["repeat"] = repeat
+    experiment = ExperimentConfig.model_validate(config)
+    prepared = prepare(experiment.data, experiment.tokenizer, corpus / "run", lambda line: None)
     totals = set()
     for seed in range(6):
-        options = {"max_duration": ["9 epochs"], "time_limit": "0.001 seconds", "seed": seed}
-        config = content(corpus, f"seed-{seed}", tokenizer=tokenizer, lr_schedule=COSINE, **options)
-        config["data"]["train"]["repeat"] = repeat
-        with pytest.raises(TrainingInterrupted):
-            train(ExperimentConfig.model_validate(config))
-        totals.add(RunDirectory(corpus / f"seed-{seed}").load_config().training.lr_schedule.total_updates)
+        seeded = experiment.with_value("training.seed", seed)
+        resolved = resolve_config(seeded, prepared.train, ALONE, lambda training: Speed(1.0, 1.0, 1.0))
+        totals.add(resolved.experiment.training.lr_schedule.total_updates)
     assert len(totals) == 1
 
 

@@ -47,7 +47,7 @@ def updates_per_epoch(config, lengths):
     return len(plan_updates(lengths, config, ALONE, epoch=0))
 
 
-@pytest.mark.parametrize("length", [6, 14, MIXED])
+@pytest.mark.parametrize("length", slow_but([14, MIXED], [6, 14, MIXED]))
 def test_batch_size_and_warm_up_suit_every_size_of_corpus(length):
     sizes = []
     for pairs in (1, 40, 300, 1_000, 3_000, 10_000, 30_000, 60_000):
@@ -155,16 +155,18 @@ def test_a_cosine_schedule_ends_with_a_training_of_other_batches(corpus, before,
     assert run.load_config().training.lr_schedule.total_updates == update + 1
 
 
-@pytest.mark.parametrize("before", slow_but([7], [7, 37, 140]))
-def test_the_end_of_a_schedule_is_that_of_each_later_resumption(before):
-    """Training goes on from the middle of an epoch of `before` updates."""
+@pytest.mark.parametrize(
+    ("before", "step"), [(7, 7), *(pytest.param(before, 1, marks=pytest.mark.slow) for before in (7, 37, 140))]
+)
+def test_the_end_of_a_schedule_is_that_of_each_later_resumption(before, step):
+    """Training goes on from the middle of an epoch of `before` updates, and is resumed every `step` updates."""
     options = {"max_duration": ["9 epochs"], "batch": {"tokens": 256}, "lr_schedule": COSINE}
     lengths = lengths_of(300, 14)
     per_epoch = updates_per_epoch(TrainingConfig(batch={"tokens": 256}), lengths)
     for half in range(before):
         state, ends = TrainState(2 * before + half, 2, half, before), set()
         done = half * per_epoch // before
-        for updates in range(9 * per_epoch - 2 * per_epoch - done):
+        for updates in range(0, 7 * per_epoch - done, step):
             ends.add(resolve(lengths, state=state, **options)[0].lr_schedule.total_updates)
             epoch, place = divmod(2 * per_epoch + done + updates, per_epoch)
             state = TrainState(2 * before + half + updates, epoch, place, per_epoch)

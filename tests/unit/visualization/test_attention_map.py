@@ -114,8 +114,8 @@ def test_titles_are_the_sentences(tmp_path: Path, line: str, right_to_left: bool
         one, both = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))["explorations"]
         assert one["hypotheses"][0]["text"] == one["text"] == line
         assert both["text"] == join_sentences([line, line])
-        draw_attention(weights, tmp_path / "picture.svg", selection)
-        assert f"<!-- {line} -->" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    draw_attention(weights, tmp_path / "picture.svg", AttentionSelection(whole_words=True))
+    assert f"<!-- {line} -->" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
 
 
 def test_a_picture_shows_one_sentence(tmp_path) -> None:
