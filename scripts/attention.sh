@@ -10,7 +10,9 @@ reference="Your son did not write the letter in the restaurant."
 mkdir -p "$folder"
 draw() {
     local translation
-    translation=$(seq2attn translate "runs/attention/$1" "$sentence" --whole-words --attention "$folder/$2.png" "${@:3}")
+    translation=$(
+        seq2attn translate "runs/attention/$1" "$sentence" --overwrite --whole-words --attention "$folder/$2.png" "${@:3}"
+    )
     echo "$2.png: $translation"
     if [ "$translation" != "$reference" ]; then
         echo "warning: $2.png shows a translation that is not the reference: $reference" >&2
@@ -27,4 +29,4 @@ for config in configs/attention/[0-9]*.yaml; do
     fi
 done
 draw 12-transformer 12-transformer-self --attention-kind encoder
-seq2attn explore runs/attention/*/ "$sentence" -o "$folder/steps.html"
+seq2attn explore runs/attention/[0-9]*/ "$sentence" --overwrite -o "$folder/steps.html"

@@ -153,16 +153,7 @@ def joey_config(experiment: ExperimentConfig, folder: Path, updates: int, batch_
         },
         "model": model_options(experiment.model),
     }
-    return merge(common, changes)
-
-
-def merge(common: dict[str, Any], specific: dict[str, Any]) -> dict[str, Any]:
-    """`common` overridden by `specific`; mappings are merged."""
-    output = dict(common)
-    for key, value in specific.items():
-        before = output.get(key)
-        output[key] = merge(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
-    return output
+    return common | {key: common[key] | new if isinstance(new, dict) else new for key, new in changes.items()}
 
 
 def model_options(model: ModelConfig) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.tables import format_table
+from seq2attn.io.weights import read_tensor_specs
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Score
 from seq2attn.visualization.curves import draw_bleu_by_length
 
@@ -62,7 +62,8 @@ def row(name: str, run: Path, report: dict[str, Any], sets: list[str]) -> list[s
     """The cells of a run."""
     last = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").split("\n") if line][-1]
     scores = [f"{bleu(report, test)['value']:.2f}" for test in sets]
-    size = f"{parameters(run / 'model.safetensors'):,}"
+    specs = read_tensor_specs(run / "model.safetensors").values()  # tied parameters are there once
+    size = f"{sum(math.prod(spec.shape) for spec in specs):,}"
     return [name, size, f"{last['epoch']:g}", f"{last['seconds'] / 60:.0f}", *scores]
 
 
@@ -81,18 +82,6 @@ def buckets(report: dict[str, Any], name: str) -> list[LengthBucket]:
     """BLEU by source length, read back from a report."""
     by_length = report[name]["by_length"]
     return [LengthBucket(**{**bucket, "score": Score(**bucket["score"])}) for bucket in by_length]
-
-
-def parameters(path: Path) -> int:
-    """Number of parameters in a file of weights, which has tied ones once."""
-    total = 0
-    with safe_open(path, framework="pt") as weights:
-        for name in weights.keys():  # noqa: SIM118  (it is no dict)
-            count = 1
-            for side in weights.get_slice(name).get_shape():
-                count *= side
-            total += count
-    return total
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from benchmark.programs import marian, plain
-from benchmark.programs.batches import EOS, PAD, pad, updates
+from benchmark.programs.batches import EOS, pad, updates
 from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 
@@ -38,8 +38,7 @@ class Peer:
 
     def __init__(self, toolkit: str, vocab_size: int) -> None:
         torch.manual_seed(1)
-        self.is_marian = toolkit == "hf"
-        build = marian.build_model if self.is_marian else plain.Transformer
+        build = marian.build_model if toolkit == "hf" else plain.Transformer
         self.model: nn.Module = build(vocab_size=vocab_size)
 
     @property
@@ -49,12 +48,7 @@ class Peer:
 
     def logits(self, source: Tensor, inputs: Tensor) -> Tensor:
         """ids [N, S], [N, t] -> logits [N, t, V]"""
-        output: Tensor
-        if self.is_marian:
-            mask = (source != PAD).long()
-            output = self.model(input_ids=source, attention_mask=mask, decoder_input_ids=inputs, use_cache=False).logits
-        else:
-            output = self.model(source, inputs)
+        output: Tensor = self.model(source, inputs)
         return output
 
     def encode_sources(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -7,42 +7,34 @@ import subprocess
 import time
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
 from torch.backends import cudnn
 
-from benchmark.setting import REPOSITORY, Setting
+from benchmark.setting import Setting
 from benchmark.systems import System
+from seq2attn.sweep.speedrun import describe_environment
 
 
 def context(setting: Setting, systems: Sequence[System], command: str) -> dict[str, Any]:
     """Metadata to reproduce a measurement."""
+    here = describe_environment(torch.device("cpu"))
+    commit = str(here["commit"] or "?")
     return {
         "date": time.strftime("%Y-%m-%d"),
         "command": command,
-        "commit": commit(),
-        "processor": processor(),
+        "commit": commit[:8] + commit[40:],  # + for changes
+        "processor": str(here["machine"]).rpartition(", ")[0],
         "cores": psutil.cpu_count(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "memory_gib": here["memory_gib"],
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
         "threads": setting.threads,
         **({"gpu": gpu()} if setting.gpu else {}),
         "versions": {system.name: versions(system) for system in systems},
     }
-
-
-def processor() -> str:
-    """Name of the CPU."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").split("\n")
-        names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def gpu() -> dict[str, str]:
@@ -56,20 +48,6 @@ def gpu() -> dict[str, str]:
     return {"name": name, "driver": driver, "CUDA": str(torch.version.cuda), "cuDNN": str(cudnn.version())}
 
 
-def commit() -> str:
-    """The commit, with + for uncommitted changes."""
-    name = _git("rev-parse", "--short", "HEAD")
-    return name + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "") if name else "?"
-
-
 def versions(system: System) -> dict[str, str]:
     """Versions of the packages of a system."""
     return {name: metadata.version(name) for name in system.packages}
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(REPOSITORY), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,18 @@ from benchmark.programs.batches import BOS, EOS, PAD, train
 from benchmark.setting import TRANSFORMERS
 
 
-def build_model(attention_dropout: float = 0.0, model: str = "t", vocab_size: int = 8000) -> Any:
+class Marian(MarianMTModel):  # type: ignore[misc]
+    """The model as a function of source and target inputs."""
+
+    def forward(self, source: Tensor, inputs: Tensor) -> Tensor:
+        """ids [B, S], [B, T] -> logits [B, T, V]"""
+        mask = (source != PAD).long()
+        output = super().forward(input_ids=source, attention_mask=mask, decoder_input_ids=inputs, use_cache=False)
+        logits: Tensor = output.logits
+        return logits
+
+
+def build_model(attention_dropout: float = 0.0, model: str = "t", vocab_size: int = 8000) -> Marian:
     """T, or a model for a GPU."""
     layers, dim, heads, hidden = TRANSFORMERS[model]
     sizes = {
@@ -34,23 +44,13 @@ def build_model(attention_dropout: float = 0.0, model: str = "t", vocab_size: in
         activation_function="relu", max_position_embeddings=512, scale_embedding=True, init_std=0.02,
         share_encoder_decoder_embeddings=True, tie_word_embeddings=True, **sizes, **special,
     )  # fmt: skip
-    return MarianMTModel(config)
+    return Marian(config)
 
 
 def main(data: str, name: str, tokens: str, attention_dropout: str) -> None:
     torch.manual_seed(42)
     model = build_model(float(attention_dropout), name)
-
-    def logits(source: Tensor, inputs: Tensor) -> Tensor:
-        output: Tensor = model(
-            input_ids=source,
-            attention_mask=(source != PAD).long(),
-            decoder_input_ids=inputs,
-            use_cache=False,
-        ).logits
-        return output
-
-    train(model, logits, Path(data), int(tokens))
+    train(model, model, Path(data), int(tokens))
 
 
 if __name__ == "__main__":
