@@ -159,6 +159,11 @@ class Config(BaseModel):
         """Errors across fields, each of which is valid."""
         return []
 
+    def with_value(self, key: str, value: Any) -> Self:
+        """The config with another valid value at a dotted key."""
+        name, _, rest = key.partition(".")
+        return self.model_copy(update={name: dict(self)[name].with_value(rest, value) if rest else value})
+
 
 def complete(field: FieldInfo, value: Any) -> Any:
     """A value in YAML with the kind of the default if it has none; as text if it is a boolean in place of a number."""

@@ -72,22 +72,16 @@ class DecoderLayer(nn.Module, ABC, Generic[Cached]):
         The weights are those of a self-attention over a whole target, if needed.
         """
 
-    def attend_source(
-        self, x: Tensor, memory: Memory, state: AttentionState, context: LayerContext
-    ) -> tuple[Tensor, AttentionOutput]:
-        """Cross-attention: x [N, T, D] -> [N, T, D], and its output"""
-        y, need_weights = self.cross_attention_residual.sublayer_input(x), context.need_weights
-        output = self.cross_attention(
-            y, memory, context.position, state, need_weights=need_weights, layout=context.layout
-        )
-        return self.cross_attention_residual.add_output(x, output.context), output
-
     def forward(
         self, x: Tensor, cached: Cached, memory: Memory, attention_state: AttentionState, context: LayerContext
     ) -> tuple[Tensor, Cached, AttentionOutput, Tensor | None]:
         """x [N, T, D] -> [N, T, D], the part of the cache, the output of the cross-attention, and self-attention"""
         x, cached, weights = self.attend_target(x, cached, context)
-        x, output = self.attend_source(x, memory, attention_state, context)
+        y, need_weights = self.cross_attention_residual.sublayer_input(x), context.need_weights
+        output = self.cross_attention(
+            y, memory, context.position, attention_state, need_weights=need_weights, layout=context.layout
+        )
+        x = self.cross_attention_residual.add_output(x, output.context)
         x = self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
         return x, cached, output, weights
 

@@ -124,16 +124,15 @@ class ExperimentConfig(Config):
     @model_validator(mode="after")
     def _resolve_max_length(self) -> Self:
         """Default maximum lengths: longer ones for characters, and translations as long as the training targets."""
-        filters, lengths = self.data.filters, self.search.lengths
-        if "max_length" not in filters.model_fields_set:
-            sides = [isinstance(config, CharacterTokenizerConfig) for config in self.tokenizer.per_side]
+        config = self
+        if "max_length" not in config.data.filters.model_fields_set:
+            sides = [isinstance(side, CharacterTokenizerConfig) for side in config.tokenizer.per_side]
             source, target = (MAX_CHARACTERS if are_characters else MAX_TOKENS for are_characters in sides)
-            filters = filters.model_copy(update={"max_length": source if source == target else (source, target)})
-        if "max_length" not in lengths.model_fields_set:
-            longest = max(MAX_TOKENS, min(filters.max_lengths[1], MAX_CHARACTERS))
-            lengths = lengths.model_copy(update={"max_length": longest})
-        data = self.data.model_copy(update={"filters": filters})
-        return self.model_copy(update={"data": data, "search": self.search.model_copy(update={"lengths": lengths})})
+            config = config.with_value("data.filters.max_length", source if source == target else (source, target))
+        if "max_length" not in config.search.lengths.model_fields_set:
+            longest = max(MAX_TOKENS, min(config.data.filters.max_lengths[1], MAX_CHARACTERS))
+            config = config.with_value("search.lengths.max_length", longest)
+        return config
 
 
 def load_config(path: Path | str, overrides: str | Sequence[str] = ()) -> ExperimentConfig:

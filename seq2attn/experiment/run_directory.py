@@ -31,7 +31,7 @@ from seq2attn.io.weights import WEIGHTS_HINT, is_corrupt, read_metadata, unique_
 from seq2attn.models import Seq2Seq
 from seq2attn.models.build import Vocabularies, check_vocabularies, load_model, save_weights
 from seq2attn.nn.device import configure_cuda
-from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import load_tokenizers
 
 HINT = "train it, or give another run directory"
@@ -44,16 +44,6 @@ class LoadedRun:
     model: Seq2Seq
     tokenizers: TokenizerPair
     experiment: ExperimentConfig
-
-    @property
-    def source(self) -> Tokenizer:
-        """The tokenizer of the source."""
-        return self.tokenizers.source
-
-    @property
-    def target(self) -> Tokenizer:
-        """The tokenizer of the target."""
-        return self.tokenizers.target
 
 
 @dataclass(frozen=True)

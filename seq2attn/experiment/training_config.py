@@ -220,5 +220,4 @@ class TrainingConfig(Config):
 
     def with_batch_tokens(self, tokens: int) -> Self:
         """The section with a number for `auto` or `fit`, no less than a micro-batch has."""
-        batch = self.batch.model_copy(update={"tokens": max(tokens, self.batch.micro_batch_tokens or 0)})
-        return self.model_copy(update={"batch": batch})
+        return self.with_value("batch.tokens", max(tokens, self.batch.micro_batch_tokens or 0))

@@ -245,10 +245,5 @@ def _round(value: float | None) -> float | None:
 
 def _describe(search: SearchConfig) -> str:
     """The search in words."""
-    match search.kind:
-        case "greedy":
-            return "greedy search"
-        case "sample":
-            return f"{search.num_samples} samples"
-        case _:
-            return f"beam search of {search.beam_size}"
+    size = search.num_hypotheses
+    return {"greedy": "greedy search", "sample": f"{size} samples", "beam": f"beam search of {size}"}[search.kind]

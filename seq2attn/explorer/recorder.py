@@ -5,7 +5,6 @@ Shapes: b rows (groups of hypotheses of the sentence), K hypotheses of each, V v
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -88,7 +87,8 @@ class SearchRecorder:
                 if score > NEG_INF:
                     scores[(*tokens[: tokens.index(EOS)], EOS)] = score
         ended = {number: self.tokens(number) for number, node in enumerate(self.nodes) if node.score is not None}
-        last = min((number for number, tokens in ended.items() if tokens in scores), key=self._score, default=None)
+        kept = [number for number, tokens in ended.items() if tokens in scores]
+        last = min(kept, key=lambda number: scores[ended[number]], default=None)
         for number, tokens in ended.items():
             if tokens in scores:
                 self._change(number, fate="kept", score=scores[tokens])
@@ -109,10 +109,6 @@ class SearchRecorder:
 
     def _change(self, number: int, **changes: Any) -> None:
         self.nodes[number] = replace(self.nodes[number], **changes)
-
-    def _score(self, number: int) -> float:
-        score = self.nodes[number].score
-        return -math.inf if score is None else score
 
     def _add_considered(self, step: SearchStep, group: int, parents: dict[int, int]) -> None:
         """The most probable continuations of each live hypothesis, by the model and under the constraints."""

@@ -21,7 +21,7 @@ from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.io.files import read_object, validate
 from seq2attn.io.tables import format_table
 from seq2attn.metrics.sacrebleu_metrics import Score
-from seq2attn.models.build import build_on_meta_device, count_parameters
+from seq2attn.models.build import build_for_inspection, count_parameters
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.version import __version__
 
@@ -83,7 +83,7 @@ def known_languages(experiment: ExperimentConfig) -> tuple[str, str] | None:
 def _model(run: RunDirectory, experiment: ExperimentConfig, dtype: str) -> str:
     text, num_entries = experiment.tokenizer, [*map(len, run.load_tokenizers().vocabularies)]
     sizes = [f"{size:,} ({config.kind})" for size, config in zip(num_entries, text.per_side, strict=True)]
-    num_parameters = count_parameters(build_on_meta_device(experiment.model, *num_entries))
+    num_parameters = count_parameters(build_for_inspection(experiment.model, *num_entries))
     rows = [
         ("encoder, decoder", f"{experiment.model.encoder.kind}, {experiment.model.decoder.kind}"),
         ("parameters", f"{num_parameters:,}"),

@@ -128,16 +128,6 @@ def _normalize(tokenizer: Tokenizer, text: str) -> str:
     return text if isinstance(tokenizer.config, NormalizeConfig) else NormalizeConfig().normalize(text)
 
 
-def load_glossary(
-    path: Path | None, tokenizers: TokenizerPair, search: SearchConfig, *, replace_unk: bool
-) -> Glossary | None:
-    """The glossary of a file, if one is given. Raises UserError for a search that cannot follow it."""
-    if path is None:
-        return None
-    check_glossary_search(search)
-    return Glossary.load(path, tokenizers, replace_unk=replace_unk)
-
-
 def check_glossary_search(search: SearchConfig) -> None:
     """Raises UserError for a search that cannot follow a glossary."""
     if not isinstance(search, BeamConfig):

@@ -19,7 +19,7 @@ from seq2attn.inference.engines.base import Engine, EngineError
 from seq2attn.inference.engines.exported import load_exported_engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import model_source_limit
-from seq2attn.inference.glossary import load_glossary
+from seq2attn.inference.glossary import Glossary, check_glossary_search
 from seq2attn.inference.reranking import RerankRun, load_rerankers
 from seq2attn.inference.search_options import resolve_search
 from seq2attn.inference.source_line import Member
@@ -30,6 +30,7 @@ from seq2attn.nn.device import resolve_device
 from seq2attn.nn.kernels.linear import prepack_linears
 from seq2attn.options import TranslationOptions
 from seq2attn.search.translate_ids import default_batch_tokens
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.vocabulary import check_same
 
 DEFAULT_OPTIONS = TranslationOptions()
@@ -73,7 +74,7 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
     if options.replace_unk:
         check_replaces_unknown_words(first.model, first.tokenizers)
     for folder, member in zip(options.ensemble, others, strict=True):
-        _check_member(member, folder, first, run.folder)
+        _check_member(member.tokenizers, folder, first.tokenizers, run.folder)
     rerankers = load_rerankers(options, run, first.tokenizers, search, device)
     members = tuple(Member(one.model, one.tokenizers, model_source_limit(one.experiment)) for one in (first, *others))
     if options.to is not None:
@@ -82,7 +83,10 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
         if options.mbr is not None:
             raise UserError(f"``mbr``: {EngineError(engine.name, mistakes)}")
         raise run.config_error(mistakes, options.overrides)
-    tokenizers, report = members[0].tokenizers, DataReport.load(run.folder)
+    report, glossary = DataReport.load(run.folder), None
+    if options.glossary is not None:
+        check_glossary_search(search)
+        glossary = Glossary.load(options.glossary, members[0].tokenizers, replace_unk=options.replace_unk)
     return Translator(
         members,
         search,
@@ -90,7 +94,7 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
         options.batch_tokens or default_batch_tokens(device),
         known_characters=report.train.source.known_characters if report else frozenset(),
         rerankers=rerankers,
-        glossary=load_glossary(options.glossary, tokenizers, search, replace_unk=options.replace_unk),
+        glossary=glossary,
         replace_unk=options.replace_unk,
     )
 
@@ -130,19 +134,19 @@ def _load_engine(
     return load_exported_engine(run, options.engine, options.export_dir, device)
 
 
-def _check_member(member: LoadedRun, run: Path, first: LoadedRun, first_run: Path) -> None:
+def _check_member(tokenizers: TokenizerPair, run: Path, first_tokenizers: TokenizerPair, first_run: Path) -> None:
     """Raises RunError if two runs cannot be in one ensemble."""
     message = f"{run}: cannot be in an ensemble with {first_run}"
     try:
-        check_same(first.target.vocabulary, member.target.vocabulary, run / "target" / "vocabulary.json")
+        check_same(first_tokenizers.target.vocabulary, tokenizers.target.vocabulary, run / "target" / "vocabulary.json")
     except RunError as error:
         raise RunError(f"{message}, which has another target vocabulary. {error}") from None
-    if member.target.is_right_to_left != first.target.is_right_to_left:
+    if tokenizers.target.is_right_to_left != first_tokenizers.target.is_right_to_left:
         raise RunError(f"{message}: one writes from left to right, the other from right to left")
-    if {*member.source.tags} != {*first.source.tags}:
-        tags = [", ".join(one.source.tags) or "none" for one in (member, first)]
+    if {*tokenizers.source.tags} != {*first_tokenizers.source.tags}:
+        tags = [", ".join(one.source.tags) or "none" for one in (tokenizers, first_tokenizers)]
         raise RunError(f"{message}, which has other tags: {tags[1]}, not {tags[0]}")
-    tag, first_tag = member.source.line_tag, first.source.line_tag
+    tag, first_tag = tokenizers.source.line_tag, first_tokenizers.source.line_tag
     if tag and first_tag and tag != first_tag:
         raise RunError(f"{message}, which was imported for `{first_tag}`, not `{tag}`; import one of them again")
 

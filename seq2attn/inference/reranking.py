@@ -138,7 +138,7 @@ def _load_reranker(
     _check_direction(run, other_run, first_run)
     loaded = other_run.load(device)
     expected = () if run.is_backward else tokenizers.source.tags
-    if {*(tags := loaded.source.tags)} != {*expected}:
+    if {*(tags := loaded.tokenizers.source.tags)} != {*expected}:
         known, wanted = (", ".join(names) or "none" for names in (tags, expected))
         raise UserError(f"{run.argument}: was trained with other tags than its input has: {known}, not {wanted}")
     _check_languages(run, loaded.tokenizers, tokenizers[::-1] if run.is_backward else tokenizers)

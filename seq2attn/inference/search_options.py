@@ -25,8 +25,7 @@ def resolve_search(search: SearchConfig, options: TranslationOptions) -> SearchC
         raise UserError(f"{' and '.join(names)} exclude each other")
     _check_same_keys(options)
     if options.long_inputs is not None:
-        lengths = search.lengths.model_copy(update={"long_inputs": options.long_inputs})
-        search = search.model_copy(update={"lengths": lengths})
+        search = search.with_value("lengths.long_inputs", options.long_inputs)
     resolved = search
     if options.mbr is not None:
         resolved = mbr_sampling(search, options.mbr)

@@ -31,19 +31,6 @@ MAX_ARRAYS = 2**15
 """Maximum number of tensors in a file: a model of 1,000 layers has half of them."""
 MAX_HEADER_BYTES = 10**8
 """Maximum size of a header, that of the library: it has the vocabularies of both sides."""
-SAFETENSORS_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-"""Names of dtypes in safetensors."""
 
 
 @dataclass(frozen=True)
@@ -173,9 +160,12 @@ def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
 
 def tensor_specs(weights: Mapping[str, Tensor]) -> dict[str, TensorSpec]:
     """The specs of tensors in memory."""
-    return {
-        name: TensorSpec(SAFETENSORS_DTYPES.get(t.dtype, str(t.dtype)), tuple(t.shape)) for name, t in weights.items()
-    }
+    return {name: TensorSpec(_dtype_name(tensor.dtype), tuple(tensor.shape)) for name, tensor in weights.items()}
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    """The name of a dtype in safetensors, such as F32, BF16 or U8."""
+    return str(dtype).removeprefix("torch.").upper().replace("FLOAT", "F").replace("INT", "I").replace("UI", "U")
 
 
 def check_tensor_specs(model: nn.Module, specs: Mapping[str, TensorSpec], path: Path) -> None:

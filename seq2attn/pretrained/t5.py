@@ -216,9 +216,11 @@ class T5(Family):
         tasks = self.architecture.task_specific_params or {}
         pairs = {name: match.groups() for name in tasks if (match := re.fullmatch("translation_(.+)_to_(.+)", name))}
         if options.source_language is not None:
-            self.check_language(options.source_language, {source for source, _ in pairs.values()}, "source_language")
+            sources = dict.fromkeys(source for source, _ in pairs.values())
+            self.check_language(options.source_language, sources, "source_language")
             pairs = {name: pair for name, pair in pairs.items() if pair[0] == options.source_language}
-        self.check_language(options.target_language, [target for _, target in pairs.values()], "target_language")
+        targets = dict.fromkeys(target for _, target in pairs.values())
+        self.check_language(options.target_language, targets, "target_language")
         for name, (source, target) in pairs.items():
             if target == options.target_language:
                 return source, tasks[name] | own

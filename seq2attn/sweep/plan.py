@@ -32,8 +32,7 @@ class TrialRun:
     def experiment(self) -> ExperimentConfig:
         """The experiment of the trial with this seed and run directory."""
         base = self.trial.experiment
-        training = base.training.model_copy(update={"seed": self.seed})
-        return base.model_copy(update={"run_dir": base.run_dir / f"seed-{self.seed}", "training": training})
+        return base.with_value("training.seed", self.seed).with_value("run_dir", base.run_dir / f"seed-{self.seed}")
 
     @property
     def folder(self) -> Path:

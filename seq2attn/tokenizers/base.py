@@ -20,7 +20,6 @@ from seq2attn.tokenizers.vocabulary import CONTROL_IDS, UNK, Vocabulary
 
 TOKENIZER_FILE, VOCABULARY_FILE, TAGS_FILE = "tokenizer.json", "vocabulary.json", "tags.json"
 LEADING_TAG = re.compile(r"\s*(<[^\s<>]+>)(?:\s+|$)")
-FILES_CHANGED = "the files have changed since `digest` was written; remove `digest` from the config to use them"
 TAG_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 """The name of a tag in configs and commands: without `<` and `>`."""
 
@@ -28,14 +27,6 @@ TAG_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 def add_tag(line: str, tag: str | None) -> str:
     """The line with a tag before it; an empty line stays empty."""
     return line if tag is None or is_blank(line) else f"<{tag}> {line}"
-
-
-class GivenTokenizerConfig(Config):
-    """A tokenizer in files of a pretrained model, which is not trained."""
-
-    @property
-    def vocab_size(self) -> None:
-        """No maximum: the size is that of the files."""
 
 
 class Tokenizer(ABC):

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import model_validator
-
 from seq2attn.config.base import InputPath
-from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.io.files import FILE_HINT, read_bytes, sha256_json, sha256_of
-from seq2attn.tokenizers.base import FILES_CHANGED, GivenTokenizerConfig, Tokenizer
+from seq2attn.errors import RunError, UserError
+from seq2attn.io.files import FILE_HINT, read_bytes
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.given import GivenTokenizerConfig
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace, is_unspaced
-from seq2attn.tokenizers.sentencepiece_model import fill_in_digest
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, TOKENIZER_HINT, UNK, Vocabulary
 
 BACKEND_FILE = "backend.json"
@@ -34,13 +32,6 @@ class HFTokenizerConfig(GivenTokenizerConfig):
     """The file `tokenizer.json`."""
     tag: str | None = None
     """Token before every line, such as `<bos>` for BART; without text, and added if the file lacks it."""
-    digest: str = ""
-    """SHA-256 of the file; filled in, so that a run does not need it."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in_digest(cls, data: Any) -> Any:
-        return fill_in_digest(data, "path")
 
     @property
     def vocabulary_source(self) -> tuple[object, ...]:
@@ -54,8 +45,7 @@ class HFTokenizerConfig(GivenTokenizerConfig):
         """
         content = read_bytes(self.path, FILE_HINT)
         backend = load_backend(content, self.path)
-        if sha256_json([sha256_of(self.path)]) != self.digest:
-            raise DataError(f"{self.path}: {FILES_CHANGED}")
+        self.check_digest()
         ids: dict[str, int] = backend.get_vocab(with_added_tokens=True)
         tokens = dict.fromkeys((*sorted(ids, key=ids.__getitem__), *([self.tag] if self.tag else [])))
         return HFTokenizer(self, content, Vocabulary.from_tokens(tokens))

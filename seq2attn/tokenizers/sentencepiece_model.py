@@ -14,14 +14,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from seq2attn.config.base import FieldError, InputPath, input_path
-from seq2attn.config.plugin import fill_in
+from seq2attn.config.base import InputPath
 from seq2attn.config.yaml_reader import read_ids
 from seq2attn.errors import DataError, RunError, UserError
-from seq2attn.io.files import FILE_HINT, parse_object, read_bytes, sha256_json, sha256_of
-from seq2attn.tokenizers.base import FILES_CHANGED, GivenTokenizerConfig, Tokenizer
+from seq2attn.io.files import FILE_HINT, parse_object, read_bytes
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.given import GivenTokenizerConfig
 from seq2attn.tokenizers.normalize import SPACE_MARK, collapse_line, collapse_whitespace
 from seq2attn.tokenizers.subwords import MODEL_FILE, UNK_SURFACE
 from seq2attn.tokenizers.vocabulary import CONTROL_IDS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
@@ -34,6 +34,7 @@ _LANGUAGE_TAG = re.compile(r">>(\S+)<<|__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3}|
 class SentencePieceTokenizerConfig(GivenTokenizerConfig):
     """A given SentencePiece model, which is not trained."""
 
+    file_keys = ("path", "vocabulary")
     kind: Literal["sentencepiece"] = "sentencepiece"
     path: InputPath
     """File of the SentencePiece model."""
@@ -49,13 +50,6 @@ class SentencePieceTokenizerConfig(GivenTokenizerConfig):
     """Token before every line: the language of a multilingual model, such as `>>fra<<` or `fra_Latn`."""
     prefix: str | None = None
     """Text before every line: the task of a T5 model, such as `translate English to German:`."""
-    digest: str = ""
-    """SHA-256 of the files; filled in, so that a run does not need them."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in_digest(cls, data: Any) -> Any:
-        return fill_in_digest(data, "path", "vocabulary")
 
     @property
     def vocabulary_source(self) -> tuple[object, ...]:
@@ -67,36 +61,15 @@ class SentencePieceTokenizerConfig(GivenTokenizerConfig):
 
         Raises UserError for a file that is missing or corrupt, or was changed.
         """
-        files = [self.path] if self.vocabulary is None else [self.path, self.vocabulary]
         model = read_bytes(self.path, FILE_HINT)
         pieces = read_model_pieces(self.path) if self.vocabulary is None else read_pieces(self.vocabulary)
-        if sha256_json([sha256_of(file) for file in files]) != self.digest:
-            raise DataError(f"{self.path}: {FILES_CHANGED}")
+        self.check_digest()
         tokens = dict.fromkeys((*pieces, *self.special_tokens))
         return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(tokens))
 
     def load(self, folder: Path, vocabulary: Vocabulary) -> SentencePieceTokenizer:
         """The tokenizer saved in a folder, with its vocabulary. Raises RunError when its model cannot be read."""
         return SentencePieceTokenizer(self, read_bytes(folder / MODEL_FILE, TOKENIZER_HINT), vocabulary)
-
-
-def fill_in_digest(data: Any, *keys: str) -> Any:
-    """The fields of a config with the SHA-256 of the files that it names, `path` first.
-
-    Raises FieldError for a file that cannot be read.
-    """
-
-    def digest(fields: dict[str, Any]) -> str:
-        return sha256_json([_file_digest(key, fields[key]) for key in keys if isinstance(fields.get(key), str | Path)])
-
-    return fill_in(data, "digest", digest)
-
-
-def _file_digest(key: str, path: str | Path) -> str:
-    try:
-        return sha256_of(input_path(key, path))
-    except OSError as error:
-        raise FieldError(key, f"{path} cannot be read ({error.strerror})") from None
 
 
 def load_processor(model: bytes, path: Path) -> Any:

@@ -16,10 +16,10 @@ from seq2attn.tokenizers.base import (
     TAGS_FILE,
     TOKENIZER_FILE,
     VOCABULARY_FILE,
-    GivenTokenizerConfig,
     Tokenizer,
     TokenizerPair,
 )
+from seq2attn.tokenizers.given import GivenTokenizerConfig
 from seq2attn.tokenizers.hf_tokenizer import HFTokenizerConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.subwords import BPETokenizerConfig, UnigramTokenizerConfig

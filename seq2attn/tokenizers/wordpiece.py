@@ -12,7 +12,7 @@ a special token in the text is that token: `which city ? [SEP] anna lives in rom
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -20,10 +20,10 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from seq2attn.config.base import FieldError, InputPath, input_path
-from seq2attn.config.plugin import fill_in
 from seq2attn.errors import DataError, RunError
-from seq2attn.io.files import MAX_FILE_BYTES, json_bytes, read_object, sha256_json, sha256_of
-from seq2attn.tokenizers.base import FILES_CHANGED, GivenTokenizerConfig, Tokenizer
+from seq2attn.io.files import MAX_FILE_BYTES, json_bytes, read_object, sha256_json
+from seq2attn.tokenizers.base import Tokenizer
+from seq2attn.tokenizers.given import GivenTokenizerConfig, file_digest
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.vocabulary import BOS, SPECIAL_TOKENS, TOKENIZER_HINT, UNK, Vocabulary
 
@@ -50,28 +50,27 @@ def resolve_folder(path: str | Path) -> Path:
     return folder
 
 
-def _digest(folder: Path) -> str:
-    """SHA-256 of the tokenizer's files in a folder. Raises FieldError when there is no vocabulary."""
-    files = [folder / name for name in (*VOCABULARY_FILES, *RULE_FILES) if (folder / name).is_file()]
-    if not any(file.name in VOCABULARY_FILES for file in files):
-        raise FieldError("path", f"{folder} has neither {' nor '.join(VOCABULARY_FILES)}")
-    return sha256_json([[file.name, sha256_of(file)] for file in files])
-
-
 class WordPieceTokenizerConfig(GivenTokenizerConfig):
     """The tokenizer of a BERT, for the source only: decoding does not restore the text exactly."""
 
     kind: Literal["wordpiece"] = "wordpiece"
     path: InputPath
     """The folder of a BERT checkpoint, with its `vocab.txt` or `tokenizer.json`."""
-    digest: str = ""
-    """SHA-256 of the tokenizer's files in the folder; filled in, so that a run does not need the folder."""
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in_digest(cls, data: Any) -> Any:
+    def _check_dependency(cls, data: Any) -> Any:
         check_dependency()
-        return fill_in(data, "digest", lambda fields: _digest(resolve_folder(fields["path"])))
+        return data
+
+    @classmethod
+    def digest_of(cls, fields: Mapping[str, Any]) -> str:
+        """SHA-256 of the tokenizer's files in the folder. Raises FieldError when there is no vocabulary."""
+        folder = resolve_folder(fields["path"])
+        files = [folder / name for name in (*VOCABULARY_FILES, *RULE_FILES) if (folder / name).is_file()]
+        if not any(file.name in VOCABULARY_FILES for file in files):
+            raise FieldError("path", f"{folder} has neither {' nor '.join(VOCABULARY_FILES)}")
+        return sha256_json([[file.name, file_digest("path", file)] for file in files])
 
     @property
     def vocabulary_source(self) -> tuple[object, ...]:
@@ -86,12 +85,7 @@ class WordPieceTokenizerConfig(GivenTokenizerConfig):
         from tokenizers.models import WordPiece
         from transformers import BertTokenizerFast
 
-        try:
-            is_same = _digest(resolve_folder(self.path)) == self.digest
-        except FieldError as error:  # the digest was filled in on another machine, or the folder has changed
-            raise DataError(error.message) from None
-        if not is_same:
-            raise DataError(f"{self.path}: {FILES_CHANGED}")
+        self.check_digest()
         try:
             hf_tokenizer = BertTokenizerFast.from_pretrained(self.path, local_files_only=True)
         except Exception as error:  # corrupt files raise many kinds
