@@ -81,6 +81,7 @@ class DefectiveTarget(ExportTarget):
     def __init__(self, target: ExportTarget, folder: Path, defect: str) -> None:
         self.target, self.folder, self.defect = target, folder, defect
         self.name, self.hub_library, self.dtypes = target.name, target.hub_library, target.dtypes
+        self.has_own_tokenizers = target.has_own_tokenizers
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         return self.target.unsupported(experiment)
