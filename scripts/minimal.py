@@ -136,6 +136,7 @@ def main() -> None:
     translation = translator.translate(SENTENCE, attention=True)
     print(f"{SENTENCE}\n{translation.text}\n{attention_text(translation.attention_weights)}")
     if options.picture is not None:
+        options.picture.parent.mkdir(parents=True, exist_ok=True)
         draw_attention(translation.attention_weights, options.picture)
 
 
