@@ -282,7 +282,7 @@ class Trainer:
             self._diverge(self.state.consecutive_skips)
 
     def _diverge(self, skips: int) -> NoReturn:
-        is_main, folder = self.logger.is_main_process, self.session.run.folder  # of no process that measures speed
+        is_main, folder = self.logger.is_main_process, self.session.run.folder  # not of a measurement of speed
         resumable = self.distributed.all_gather(remove_nonfinite_checkpoints(folder) if is_main else None)[0]
         self.logger.log_session(f"training has diverged at update {self.state.update}")
         raise self.nonfinite_guard.divergence_error(skips, self.prepared.train, resumable)
