@@ -33,6 +33,8 @@ from seq2attn.visualization.page import map_content, text_content
 Json = dict[str, Any]
 DIGITS = 3
 """Decimals of log-probabilities."""
+TREE = "step", "parent", "token", "log_prob", "total", "rank", "group", "fate", "by", "score"
+"""Properties of nodes."""
 MAX_SHORT = 30
 """Tokens of a side with EOS; less is recorded of longer sentences."""
 
@@ -78,7 +80,8 @@ class Explorer:
         return {
             "run": self.name,
             "text": question.text,
-            "source": text_content(TokenizedText.from_ids(self.translator.source, [*line.segments[0], EOS])),
+            "source": text_content(TokenizedText.from_ids(self.translator.source, [*line.segments[0], EOS]))
+            | {"is_reversed": self.translator.source.is_right_to_left},
             "search": {"kind": search.kind, "size": search.num_hypotheses, "description": _describe(search)},
             "prefix": question.prefix,
             "masked": question.masked,
@@ -118,9 +121,11 @@ class Explorer:
         """The cause of a translation that is not the reference: the search, if the reference has the better score.
 
         Scores have the length penalty of the search, but no penalty of coverage. None without a reference, for a
-        forced beginning, and for a part of a line: these searches are constrained.
+        forced beginning, terms of a glossary, and a part of a line: these searches are constrained; and for a
+        translation that was chosen from the n-best list by another score.
         """
-        if question.reference is None or question.prefix or line.warning is not None:
+        is_constrained = question.prefix or self.translator.glossary or line.warning is not None
+        if question.reference is None or is_constrained or search.mbr or self.translator.rerankers:
             return None
         if is_blank(question.reference):
             raise UserError("the reference is empty")
@@ -173,25 +178,21 @@ class Explorer:
 
     def _recording(self, record: SearchRecorder) -> Translator:
         engine = self.translator.engine
-        if not isinstance(engine, NativeEngine):
+        if type(engine) is not NativeEngine:
             raise UserError(f"the search of the engine {engine.name} cannot be recorded; use ``engine=native``")
         return replace(self.translator, engine=replace(engine, observer=record, cuda_graphs=False))
 
     def _hypothesis(
-        self,
-        translation: Translation,
-        log_probs: Sequence[float],
-        search: SearchConfig,
-        leaves: dict[tuple[int, ...], int],
+        self, one: Translation, log_probs: Sequence[float], search: SearchConfig, leaves: dict[tuple[int, ...], int]
     ) -> Json:
-        ids = translation.ids[0][1]
+        ids = one.ids[0][1]
         return {
-            "text": translation.text,
+            "text": one.text,
             "ids": list(ids),
             "target": text_content(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
-            "log_prob": _round(translation.log_prob),
+            "log_prob": _round(one.log_prob),
             "penalty": _round(_penalty(len(ids) + 1, search)),
-            "score": _round(translation.score),
+            "score": _round(one.score),
             "token_log_probs": [*map(_round, log_probs)],
             "leaf": leaves.get((*ids, EOS)),
         }
@@ -209,18 +210,8 @@ def _part_notes(text: str, line: SourceLine) -> Iterator[str]:
 
 def _tree(nodes: Sequence[Node]) -> Json:
     """The nodes as one list for each of their properties."""
-    return {
-        "step": [node.step for node in nodes],
-        "parent": [node.parent for node in nodes],
-        "token": [node.token for node in nodes],
-        "log_prob": [_round(node.log_prob) for node in nodes],
-        "total": [_round(node.total) for node in nodes],
-        "rank": [node.rank for node in nodes],
-        "group": [node.group for node in nodes],
-        "fate": [node.fate for node in nodes],
-        "by": [node.by for node in nodes],
-        "score": [_round(node.score) for node in nodes],
-    }
+    columns = {name: [vars(node)[name] for node in nodes] for name in TREE}
+    return {name: [_round(x) if isinstance(x, float) else x for x in column] for name, column in columns.items()}
 
 
 def _considered(nodes: Sequence[Node]) -> Json:

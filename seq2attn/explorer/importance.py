@@ -83,8 +83,7 @@ def _token_log_probs(
     translator: Translator, sources: Sequence[Sequence[int]], prefix: tuple[int, ...], token: int
 ) -> Values:
     """The log-probability of a token after a prefix, given each source."""
-    target = prefix if token == EOS else (*prefix, token)
-    pairs = [(source, target) for source in sources]
+    pairs = [(source, (*prefix, token)) for source in sources]  # also EOS: a pair without tokens is not scored
     found = token_log_probs(translator.engine, pairs, translator.max_batch_tokens)
     return np.array([log_probs[len(prefix)] for log_probs in found])
 

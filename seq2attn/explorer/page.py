@@ -54,7 +54,7 @@ def record(explorer: Explorer, question: Question, *, all_heads: bool = False) -
     """An exploration with what mattered for each token of the translation, for a page without a server."""
     content = explorer.explore(question, all_heads=all_heads)
     target = content["hypotheses"][0]["ids"]
-    if max(len(target), len(content["source"]["tokens"])) > MAX_SHORT:
+    if max(len(target) + 1, len(content["source"]["tokens"])) > MAX_SHORT:
         paths = {node for one in content["hypotheses"] for node in _path(content["tree"], one["leaf"])}
         content["considered"] = {node: words for node, words in content["considered"].items() if int(node) in paths}
     elif len(explorer.translator.members) == 1:

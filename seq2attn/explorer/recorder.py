@@ -122,16 +122,11 @@ class SearchRecorder:
             best = torch.cat([model.topk(count).indices, drawn[hypothesis].topk(min(2, count)).indices]).unique()
             best = best[model[best].argsort(descending=True)]
             values = (x[best].tolist() for x in (model, drawn[hypothesis], constrained[hypothesis]))
-            considered = (
-                Considered(
-                    token,
-                    by_model,
-                    allowed if allowed > NEG_INF else None,
-                    rule_of(step, group, token) if by_rules == NEG_INF else None,
-                )
-                for token, by_model, allowed, by_rules in zip(best.tolist(), *values, strict=True)
-            )
-            self._change(parent, considered=(*considered,))
+            considered = list[Considered]()
+            for token, by_model, allowed, by_rules in zip(best.tolist(), *values, strict=True):
+                rule = rule_of(step, group, token) if by_rules == NEG_INF else None
+                considered.append(Considered(token, by_model, allowed if allowed > NEG_INF else None, rule))
+            self._change(parent, considered=tuple(considered))
 
     def _add_candidates(self, step: SearchStep, group: int, parents: dict[int, int]) -> list[int]:
         """Nodes for all candidates of a group. Returns those of its live hypotheses."""

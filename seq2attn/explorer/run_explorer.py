@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from tqdm import tqdm
 
-from seq2attn.data.readers import read_pairs, read_references
+from seq2attn.data.readers import check_regular, read_pairs, read_references
 from seq2attn.errors import DataError, RunError, UserError
 from seq2attn.evaluation.evaluate import test_sets
 from seq2attn.evaluation.head_selection import load_selected_head
@@ -48,8 +48,13 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
     """
     runs, texts = _split_arguments(exploring.arguments)
     if exploring.output_file is not None:
-        check_output(exploring.output_file, "explore", exploring.input_file, overwrite=exploring.overwrite)
-    explorers = _load_checkpoints(runs, options) if exploring.checkpoints else [_load(run, options) for run in runs]
+        inputs = exploring.input_file, *exploring.references, options.glossary
+        check_output(exploring.output_file, "explore", *inputs, overwrite=exploring.overwrite)
+    names = [run.resolve().name for run in runs]
+    if len({*names}) < len(names):
+        names = [*map(str, runs)]
+    named = zip(runs, names, strict=True)
+    explorers = _load_checkpoints(runs, options) if exploring.checkpoints else [_load(*one, options) for one in named]
     for explorer in explorers:
         explorer.translator.source.check_tag(exploring.tag)
     table = _table(RunDirectory(runs[0]), explorers[0], exploring)
@@ -66,7 +71,9 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
     questions = [Question(add_tag(text, exploring.tag)) for text in texts]
     if table is not None:
         rows = [row for row in table["rows"] if not is_blank(row["source"])]
-        questions += [Question(row["source"], reference=row["reference"]) for row in rows]
+        for row in rows:
+            row["sentence"] = len(questions) * len(explorers)  # the first of its explorations
+            questions.append(Question(row["source"], reference=row["reference"]))
     if not questions:
         raise UserError("give sentences to show in the page, or ``input_file``")
     progress = tqdm(questions, unit=" sentences", disable=None)
@@ -86,13 +93,13 @@ def _split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
     return [*map(Path, arguments[:count])], [*arguments[count:]]
 
 
-def _load(run: Path, options: TranslationOptions) -> Explorer:
+def _load(run: Path, name: str, options: TranslationOptions) -> Explorer:
     folder = RunDirectory(run)
     experiment = load_experiment(folder, options)
     check_size(experiment.search, options, folder.config_path)
     selected = load_selected_head(folder)
     translator = load_translator(folder, experiment, options)
-    return Explorer(run.resolve().name, translator, selected and selected[0])
+    return Explorer(name, translator, selected and selected[0])
 
 
 def _load_checkpoints(runs: Sequence[Path], options: TranslationOptions) -> list[Explorer]:
@@ -104,7 +111,7 @@ def _load_checkpoints(runs: Sequence[Path], options: TranslationOptions) -> list
     checkpoints = list_checkpoints(runs[0])
     if not checkpoints:
         raise RunError(f"{runs[0]}: has no checkpoints")
-    last, folder = _load(runs[0], options), RunDirectory(runs[0])
+    last, folder = _load(runs[0], "", options), RunDirectory(runs[0])
     explorers = []
     for checkpoint in checkpoints:
         model = folder.load_model(folder.load_config(), last.translator.model.device).model
@@ -139,7 +146,9 @@ def _table(run: RunDirectory, explorer: Explorer, exploring: ExploreOptions) -> 
 def _example(run: RunDirectory) -> str:
     """The first source of the dev set, to begin with; nothing if it cannot be read."""
     try:
-        return next((pair.text[0] for pair in read_pairs(run.load_config().data.dev)), "")
+        dev = run.load_config().data.dev
+        check_regular(dev)
+        return next((pair.text[0] for pair in read_pairs(dev)), "")
     except DataError:
         return ""
 

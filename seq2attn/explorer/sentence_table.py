@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.inference.input_checks import InputChecker
@@ -46,14 +45,14 @@ def measure_sentences(
         score = None
         if given and not is_blank(source):
             score = round(chrf.scores([translation.text], [[one] for one in given])[0].value, 1)
-        tokens = len(log_probs[row])
+        tokens, length = len(log_probs[row]), len(translation.source_tokens)
         yield {
             "source": source,
             "text": translation.text,
             "reference": given[0] if given else None,
             "chrf": score,
             "log_prob": round(sum(log_probs[row]) / tokens, 3) if tokens and math.isfinite(translation.score) else None,
-            "length_ratio": _ratio(len(translation.tokens), len(translation.source_tokens)),
+            "length_ratio": round(len(translation.tokens) / length, 2) if length else None,
             **attention[row],
             "repeated": _num_repeated(translation.text),
         }
@@ -68,19 +67,11 @@ def _attention(translator: Translator, translations: Sequence[Translation]) -> l
     all_weights = cross_attention_weights(translator.model, [translations[row].ids[0] for row in rows])
     for row, weights in zip(rows, all_weights, strict=True):
         if weights is not None:
-            output[row] = _measure_attention(weights[-1].mean(0))
+            mean = weights[-1].mean(0)  # [T, S], with EOS
+            entropy = -(mean * np.log(np.maximum(mean, 1e-12))).sum(-1)
+            unattended = int((mean[:, :-1].sum(0) < UNATTENDED).sum())
+            output[row] = {"spread": round(float(np.exp(entropy).mean()), 2), "unattended": unattended}
     return output
-
-
-def _measure_attention(weights: NDArray[np.float32]) -> dict[str, float | int | None]:
-    """weights [T, S], with EOS"""
-    entropy = -(weights * np.log(np.maximum(weights, 1e-12))).sum(-1)
-    unattended = int((weights[:, :-1].sum(0) < UNATTENDED).sum())
-    return {"spread": round(float(np.exp(entropy).mean()), 2), "unattended": unattended}
-
-
-def _ratio(target: int, source: int) -> float | None:
-    return round(target / source, 2) if source else None
 
 
 def _num_repeated(text: str) -> int:

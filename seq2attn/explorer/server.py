@@ -31,7 +31,7 @@ def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastA
 
     @app.post("/v1/page", response_class=HTMLResponse)
     def save(explorations: Annotated[list[Json], Body(embed=True)]) -> str:
-        return render_explorer({"explorations": explorations})
+        return render_explorer({"explorations": explorations, "compared": True})
 
     @app.post("/v1/{kind}")
     def answer(kind: str, body: QuestionBody) -> Json:

@@ -43,5 +43,5 @@ def _svg(attention: dict[str, Any]) -> str:
         for (row, column), weight in np.ndenumerate(weights)
         if weight >= 0.01
     ]
-    size = f'width="{width}" height="{height}" font-size="11" font-family="sans-serif"'
+    size = f'width="{width}" height="{height}" font-size="11" font-family="sans-serif" fill="currentColor"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>'

@@ -4,6 +4,7 @@ import html
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -96,12 +97,57 @@ def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> Non
     options = seq2attn.EvaluateOptions(tmp_path / "in", [tmp_path / "references"], metrics=["chrf"], as_json=True)
     (result,) = seq2attn.evaluate(run, evaluation=options).results[str(run)]
     assert data["table"]["name"] == "in" and len(data["explorations"]) == 2
+    assert [row["sentence"] for row in data["table"]["rows"]] == [0, 1]
     for row, one in zip(data["table"]["rows"], result.records, strict=True):
         assert row["text"] == one["text"]
         assert row["log_prob"] == pytest.approx(sum(one["token_log_probs"]) / len(one["token_log_probs"]), abs=1e-3)
         assert row["length_ratio"] == pytest.approx(len(one["tokens"]) / len(one["source_tokens"]), abs=0.01)
+    translated = seq2attn.load(run).translate([row["source"] for row in data["table"]["rows"]], attention=True)
+    for row, translation in zip(data["table"]["rows"], translated, strict=True):
+        assert translation.cross_attention is not None
+        mean = translation.cross_attention[-1].mean(0)
+        entropy = -(mean * np.log(np.maximum(mean, 1e-12))).sum(-1)
+        assert row["spread"] == pytest.approx(np.exp(entropy).mean(), abs=0.01)
+        assert row["unattended"] == (mean[:, :-1].sum(0) < 0.2).sum()
     words = data["table"]["rows"][0]["text"].split()
     assert (data["table"]["rows"][0]["repeated"] > 0) == any(a == b for a, b in pairwise(words))
+
+
+@pytest.mark.parametrize("name", ["references", "terms"])
+def test_no_input_is_replaced_by_the_page(invoke: Invoke, run: Path, tmp_path: Path, name: str) -> None:
+    for file in ("in", "references", "terms"):
+        write_lines(tmp_path / file, ["few\tmany"])
+    files = "-i", "in", "--reference", "references", "--glossary", "terms"
+    assert f"{name}: " in invoke("explore", run, *files, "-o", name, "--overwrite", code=2).err
+    assert (tmp_path / name).read_text() == "few\tmany\n"
+
+
+def test_runs_of_one_name_have_their_paths(invoke: Invoke, run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "other/run")
+    invoke("explore", "run", "other/run", TEXT, "-o", "page.html")
+    assert [one["run"] for one in content(tmp_path / "page.html")["explorations"]] == ["run", "other/run"]
+
+
+def test_the_end_of_an_empty_translation_has_its_reasons(run: Path) -> None:
+    """Of one word, which is left out, so that source and target have no tokens."""
+    explorer = Explorer("", seq2attn.load(run))
+    found = explorer.importance(Question("few"), (), 0)
+    assert [*found["words"]] == ["few"] and found["left_out"] != [0.0]
+
+
+def test_a_search_that_the_reference_is_not_in_is_not_judged(run: Path, tmp_path: Path) -> None:
+    write_lines(tmp_path / "terms.tsv", ["few\tmany"])
+    options = {
+        "free": seq2attn.TranslationOptions(),
+        "terms": seq2attn.TranslationOptions(glossary=tmp_path / "terms.tsv"),
+        "mbr": seq2attn.TranslationOptions(overrides=["search.mbr=true"]),
+        "reranked": seq2attn.TranslationOptions(rerank=[run]),  # type: ignore[list-item]  # as `ensemble` has it
+    }
+    question = Question(TEXT, reference="many words")
+    judged = {
+        name: Explorer("", seq2attn.load(run, one)).explore(question)["diagnosis"] for name, one in options.items()
+    }
+    assert [name for name, found in judged.items() if found is not None] == ["free"]
 
 
 def test_all_references_of_a_line_count_and_blank_ones_do_not(invoke: Invoke, run: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.aligner import Aligner
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.explorer import run_explorer
 from seq2attn.io import import_path
 from seq2attn.io.import_path import environment, leave_out_working_directory
 from seq2attn.options import TranslationOptions
@@ -221,6 +222,7 @@ class TestFolders:
         os.mkfifo(tmp_path / "lines.txt")
         edit_config(run, "source_vectors: null", f"source_vectors: {tmp_path}/lines.txt")
         assert len([*seq2attn.load(run.folder).translate(LINES)]) == len(LINES)
+        assert run_explorer._example(run) == ""  # the page begins with no sentence
 
 
 ROOT = Path(__file__).parents[2]

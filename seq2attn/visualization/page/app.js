@@ -40,26 +40,32 @@ const initial = {
   y: "",
 };
 
+const noQuestion = { run: 0, text: "", prefix: [], masked: [], beam: null, reference: null };
+
 const recorded = page.explorations ?? [];
 
-const numbers = ["sentence", "hypothesis", "node", "word", "other", "changed", "shown"];
+/** The selection in an exploration that is new on the page. */
+const UNSELECTED = { tab: "sentence", hypothesis: 0, node: null, word: null, other: null, changed: null };
 
 const app = {
   state: { ...initial },
   answer: null, // of the server
   secondAnswer: null, // to another source, or by another run
-  lastQuestion: 0,
-  question: { run: 0, text: "", prefix: [], masked: [], beam: null, reference: null },
+  secondChanges: null, // of the question, which led to it
+  asked: { first: 0, second: 0 }, // numbers of questions
+  question: noQuestion,
 
   /** The exploration that is shown. */
   get current() {
     return isLive ? app.answer : (recorded[app.state.sentence] ?? recorded[0] ?? null);
   },
 
-  /** One to compare with: the second answer, or the recorded one before it if that is of the same sentence. */
+  /** One to compare with: the second answer, or the recorded one before or after it of the same sentence. */
   get second() {
-    const before = recorded[recorded.indexOf(app.current) - 1] ?? recorded[1];
-    return isLive ? app.secondAnswer : before?.text === app.current.text ? before : null;
+    if (isLive) return app.secondAnswer;
+    const place = recorded.indexOf(app.current);
+    const isOther = one => one && (page.compared || one.text === app.current.text);
+    return [recorded[place - 1], recorded[place + 1]].find(isOther) ?? null;
   },
 
   get hypothesis() {
@@ -74,26 +80,32 @@ const app = {
     remember();
   },
 
-  /** Ask the server about another question, and show the answer; `second` beside the present one. */
+  /** Ask the server about another question, and show the answer, `second` beside the present one; true if it is shown. */
   async explore(changes, { second = false } = {}) {
-    const question = { ...app.question, ...changes };
+    const before = app.question,
+      question = { ...before, ...changes };
     if (!isLive) return say("This page is a recording: start `seq2attn explore` to ask something else.");
-    const number = ++app.lastQuestion;
-    await waiting(async () => {
+    const kind = second ? "second" : "first",
+      number = ++app.asked[kind];
+    return waiting(async () => {
       const answer = await ask("explore", question);
-      if (number < app.lastQuestion) return; // a later one was asked meanwhile
-      if (second) app.secondAnswer = answer;
+      if (number < app.asked[kind]) return false; // a later one was asked meanwhile
+      if (second && app.question !== before) return false; // it is beside another translation
+      if (second) Object.assign(app, { secondAnswer: answer, secondChanges: changes });
       else {
-        app.question = question;
-        if (Object.keys(changes).join() !== "reference") app.secondAnswer = null;
-        app.answer = answer;
-        if (Object.keys(changes).length)
-          Object.assign(app.state, { hypothesis: 0, node: null, word: null, other: null, changed: null });
+        const keys = Object.keys(changes).join();
+        if (keys !== "reference") app.secondAnswer = app.secondChanges = null; // the search is another
+        if (keys && keys !== "reference") Object.assign(app.state, UNSELECTED);
+        Object.assign(app, { question, answer });
       }
       render();
       remember();
+      return true;
     });
   },
+
+  /** Show a recorded exploration. */
+  open: sentence => app.set({ ...UNSELECTED, sentence }),
 
   /** An answer of the server, or undefined after a message. */
   ask: (kind, body) => waiting(() => ask(kind, { ...app.question, ...body })),
@@ -119,6 +131,7 @@ async function waiting(work) {
 function drawViews() {
   const { current, state } = app,
     hasTable = Boolean(page.table);
+  if (current?.tree && !(state.node in current.tree.step)) state.node = null; // of a link to another search
   showRuns();
   showRecorded();
   const tabs = [["sentence", "sentence"], ...(hasTable ? [["table", page.table.name]] : [])];
@@ -150,30 +163,43 @@ function render() {
 
 function remember() {
   if (location.protocol === "about:") return; // a frame of a notebook has no address
-  const changed = Object.entries(app.state).filter(([key, value]) => value !== initial[key] && value !== null);
-  const { run, text, prefix, masked, beam, reference } = app.question;
-  const asked = isLive ? { run, text, prefix: prefix.join(" "), masked: masked.join(" "), beam, reference } : {};
-  const entries = [...changed, ...Object.entries(asked).filter(([, value]) => value)];
+  const { sentence, ...state } = app.state,
+    { text, ...question } = app.question;
+  const changed = Object.entries(state).filter(([key, value]) => value !== initial[key]);
+  const asked = isLive ? { text, question: JSON.stringify([question, app.secondChanges]) } : { sentence };
+  const entries = { ...asked, state: JSON.stringify(Object.fromEntries(changed)) };
   history.replaceState(null, "", `#${new URLSearchParams(entries)}`);
 }
 
+/** Take what a link says; false after a message, if it is cut. */
 function recall() {
   const fragment = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  for (const [key, fallback] of Object.entries(initial)) {
-    const value = fragment[key] ?? fallback;
-    app.state[key] =
-      value !== null && numbers.includes(key) ? Number(value) : key === "words" ? `${value}` === "true" : value;
+  const { sentence = 0, text = page.text ?? "", state = "{}", question = "[{}, null]" } = fragment;
+  try {
+    const [[asked, second], selected] = [JSON.parse(question), JSON.parse(state)];
+    app.state = { ...initial, ...selected, sentence: Number(sentence) };
+    app.question = { ...noQuestion, ...asked, text };
+    app.secondChanges = second;
+    return true;
+  } catch (error) {
+    say(`The link is cut: ${error.message}`);
+    return false;
   }
-  const ids = text => (text ? text.split(" ").map(Number) : []);
-  const { run = 0, text = page.text ?? "", beam, reference = null } = fragment;
-  Object.assign(app.question, {
-    run: Number(run),
-    text,
-    prefix: ids(fragment.prefix),
-    masked: ids(fragment.masked),
-    beam: beam ? Number(beam) : null,
-    reference,
-  });
+}
+
+/** Ask the question of a link, and what it was compared with. */
+async function askAgain() {
+  const second = app.secondChanges;
+  if ((await app.explore({})) && second) await app.explore(second, { second: true });
+}
+
+/** The question in the form. */
+function formQuestion() {
+  const text = byId("text").value,
+    beam = Number(byId("beam").value) || null,
+    isSame = beam === app.current?.search.size;
+  const reference = text === app.question.text ? app.question.reference : null;
+  return { text, reference, prefix: [], masked: [], beam: isSame ? app.question.beam : beam };
 }
 
 /** A menu and, for steps of one thing such as checkpoints, a slider. */
@@ -192,9 +218,10 @@ function showRuns() {
   const compare = () => {
     const other = (app.question.run + 1) % names.length;
     const changes = { run: other, prefix: [], masked: [] }; // numbers of the tokens of this run
-    if (app.current) app.explore(changes, { second: true }).then(() => app.set({ reason: "what if" }));
+    const show = isShown => isShown && app.set({ reason: "what if", tab: "sentence" });
+    if (app.current) app.explore(changes, { second: true }).then(show);
   };
-  const select = run => app.explore({ run, prefix: [], masked: [] });
+  const select = run => app.explore({ ...formQuestion(), run });
   byId("runs").replaceChildren(
     ...chooser("run", names, app.question.run, true, select),
     " ",
@@ -207,9 +234,8 @@ function showRecorded() {
   if (recorded.length < 2) return;
   const isSame = recorded.every(one => one.text === recorded[0].text),
     names = recorded.map((one, i) => `${one.run || i + 1}${isSame ? "" : `: ${one.text}`}`);
-  const select = sentence => app.set({ sentence, hypothesis: 0, node: null, word: null, other: null });
   byId("choice").replaceChildren(
-    ...chooser(isSame ? "run" : "sentence", names, recorded.indexOf(app.current), isSame, select),
+    ...chooser(isSame ? "run" : "sentence", names, recorded.indexOf(app.current), isSame, app.open),
   );
 }
 
@@ -222,34 +248,28 @@ async function save() {
 }
 
 function start() {
-  recall();
+  const isWhole = recall();
   byId("question").hidden = !isLive;
   byId("save").hidden = !isLive || page.live === "notebook"; // which keeps the page itself
   byId("save").addEventListener("click", () => waiting(save));
   byId("link").hidden = location.protocol === "about:";
   byId("link").addEventListener("click", () => {
-    navigator.clipboard?.writeText(location.href).then(
+    (navigator.clipboard?.writeText(location.href) ?? Promise.reject()).then(
       () => say("The link is copied."),
       () => say(location.href),
     );
   });
   byId("question").addEventListener("submit", event => {
     event.preventDefault();
-    app.state.tab = "sentence";
-    const beam = Number(byId("beam").value) || null,
-      isSame = beam === app.current?.search.size;
-    const text = byId("text").value,
-      reference = text === app.question.text ? app.question.reference : null;
-    app.explore({ text, reference, prefix: [], masked: [], beam: isSame ? app.question.beam : beam });
+    app.explore(formQuestion());
   });
-  if (app.current && !app.question.text) app.question.text = app.current.text;
+  if (app.current && !app.question.text) app.question = { ...app.question, text: app.current.text };
   render();
-  if (isLive && app.question.text) app.explore({});
+  if (isLive && isWhole && app.question.text) askAgain();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
   addEventListener("resize", render);
   addEventListener("hashchange", () => {
-    recall();
-    isLive ? app.explore({}) : render();
+    if (recall()) isLive ? askAgain() : render();
   });
 }
 

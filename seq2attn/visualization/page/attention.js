@@ -47,7 +47,9 @@ export function drawAttention(section, app) {
   );
   const say = text => (status.textContent = text || HINT),
     onQuery = query => kind !== "encoder" && !state.words && app.set({ ...START, word: query });
-  const scroll = make("div", { className: "scroll" }, drawMap(view, { kind, say, onQuery }));
+  const start =
+    kind !== "encoder" && !state.words && !state.hypothesis && state.word !== null ? [state.word, null] : null;
+  const scroll = make("div", { className: "scroll" }, drawMap(view, { kind, say, onQuery, start }));
   const maps = make("div", { className: "maps" }, scroll, thumbnails(map, layer, head, app));
   section.replaceChildren(controls, maps, status);
   return true;
@@ -84,8 +86,8 @@ function legend(view, scale) {
   );
 }
 
-/** A map on a canvas, with names of rows and columns; `marks`: rows that differ in another map. */
-export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks = [] }) {
+/** A map on a canvas, with names of rows and columns; `marks`: rows that differ in another map; `start`: selected cell. */
+export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks = [], start = null }) {
   const canvas = make("canvas", { tabIndex: 0, role: "application" }),
     { queries, keys } = view;
   canvas.setAttribute("aria-label", `${kind} attention: ${queries.length} rows, ${keys.length} columns`);
@@ -99,10 +101,10 @@ export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks =
     coverage = kind === "cross" ? 26 : 0;
   const width = left + keys.length * cell + 2,
     height = top + queries.length * cell + coverage + 2;
-  let at = null;
+  let at = start;
   const redraw = () => paint(canvasOf(canvas, width, height), view, { cell, left, top, font, at, marks, coverage });
   const move = place => {
-    at = place;
+    at = place ?? start;
     redraw();
     say(place ? describe(view, place) : "");
   };
@@ -182,11 +184,12 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
     context.stroke();
   }
   if (coverage) {
-    keys.forEach((_, k) => {
-      const attention = Math.min(1, sum(weights.map(row => row[k])) / 2);
-      context.fillStyle = faint;
-      context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, (coverage - 6) * attention);
-    });
+    const sums = keys.map((_, k) => sum(weights.map(row => row[k]))),
+      most = Math.max(1, largest(sums));
+    context.fillStyle = faint;
+    sums.forEach((one, k) =>
+      context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, ((coverage - 6) * one) / most),
+    );
     context.textAlign = "right";
     context.fillText("in all", left - 4, bottom + coverage / 2);
   }
@@ -203,7 +206,8 @@ function describe({ queries, keys, weights }, [q, k]) {
     .map(([w, one]) => `${isolate(one)} ${fixed(w)}`);
   const cell =
     q !== null && k !== null ? `${isolate(queries[q])} → ${isolate(keys[k])}: ${fixed(weights[q][k], 3)}. ` : "";
-  return `${cell}${isolate(name)} ${q === null ? "is attended to by" : "attends to"}: ${best.join(", ") || "nothing"}`;
+  const verb = q === null ? `is attended to (${fixed(sum(row))} in all) by` : "attends to";
+  return `${cell}${isolate(name)} ${verb}: ${best.join(", ") || "nothing"}`;
 }
 
 /** All heads of the layer, or of all layers if there are few, as small maps; each is a button. */

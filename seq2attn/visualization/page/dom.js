@@ -37,7 +37,7 @@ export const readable = token =>
 
 export const percent = logProb => {
   const share = 100 * Math.exp(logProb);
-  return `${share >= 99.95 ? 100 : share >= 9.95 ? share.toFixed(0) : share >= 0.095 ? share.toFixed(1) : share.toPrecision(1)} %`;
+  return `${share >= 9.95 ? share.toFixed(0) : share >= 0.095 ? share.toFixed(1) : share.toPrecision(1)} %`;
 };
 
 export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));

@@ -1,7 +1,7 @@
 // Three questions about a translation: what mattered for a word, what if the source were another, and whose fault it is.
 
 import { drawMap, select } from "explorer/attention.js";
-import { headNames, isLive } from "explorer/data.js";
+import { headNames, isLive, shares } from "explorer/data.js";
 import {
   button,
   choice,
@@ -44,7 +44,7 @@ export function drawReasons(section, app) {
   return true;
 }
 
-const answers = new Map(); // of questions about importance, so that a change of the view does not ask again
+const answers = new Map(); // promises, of questions about importance, so that a change of the view does not ask again
 
 async function drawImportance(body, app) {
   const { state, current, hypothesis } = app,
@@ -57,10 +57,10 @@ async function drawImportance(body, app) {
   const isBest = [...ids, best.at(-1)].slice(0, place + 1).every((id, i) => id === best[i]);
   const recorded = isBest && state.other === null ? current.importance?.[place] : undefined;
   if (!recorded && !answers.has(key)) {
-    if (!isLive) return body.append(make("p", { className: "faint", textContent: "Not recorded for this word." }));
-    answers.set(key, await app.ask("importance", { target: ids, place, other: state.other }));
+    if (!isLive) return body.append(note("Not recorded for this word."));
+    answers.set(key, app.ask("importance", { target: ids, place, other: state.other }));
   }
-  const found = recorded ?? answers.get(key);
+  const found = recorded ?? (await answers.get(key));
   if (!found) return answers.delete(key);
   if (isBest && state.other === null) (current.importance ??= {})[place] = found; // for a page that is saved
   const word = isolate(readable(current.tokens[ids[place]] ?? "</s>")),
@@ -118,7 +118,7 @@ function drawWhatIf(body, app) {
     const element = (word, i) => make(marks.has(i) ? "mark" : "span", { textContent: readable(word) });
     return make("p", { dir: "auto" }, ...before, ...words.slice(0, -1).flatMap((word, i) => [element(word, i), " "]));
   };
-  const run = one => make("b", { textContent: one.run ? `${one.run} ` : "" });
+  const run = one => make("b", { dir: "auto", textContent: one.run ? `${one.run} ` : "" });
   body.append(
     line(second.source, sources.right),
     line(best.target, changed.left, run(current)),
@@ -138,7 +138,11 @@ function edits(app, words) {
   menu.addEventListener("change", () => (app.state.changed = Number(menu.value)));
   const text = make("input", { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" });
   const edit = (name, change) => button(name, () => app.explore(change(Number(menu.value)), { second: true }));
-  const edited = (place, word) => ({ text: replaceWord(app.current.text, words, place, word), prefix: [], masked: [] });
+  const edited = (place, word) => {
+    const isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
+    const [inOrder, i] = isReversed ? [words.toReversed(), words.length - 1 - place] : [words, place];
+    return { text: replaceWord(app.current.text, inOrder, i, word), prefix: [], masked: [] };
+  };
   return make(
     "p",
     { className: "controls" },
@@ -188,9 +192,12 @@ function mapPair(app, pair, marks) {
   if (!pair.every(one => one.attention?.cross)) return box;
   const status = make("p", { className: "status", role: "status" }),
     say = text => (status.textContent = text);
-  pair.forEach(({ attention: { cross: map } }, side) => {
-    const shown = { words: true, scale: app.state.scale },
-      view = select(map, map.layers.length - 1, headNames(map).length - 1, shown);
+  const views = pair.map(({ attention: { cross: map } }) =>
+    select(map, map.layers.length - 1, headNames(map).length - 1, { words: true, scale: app.state.scale }),
+  );
+  const full = largest(views.flatMap(view => view.weights.map(largest))); // one scale for both
+  views.forEach((view, side) => {
+    view.shares = shares(view.weights, app.state.scale, full);
     box.append(make("div", { className: "scroll" }, drawMap(view, { say, marks: [...marks[side]] })));
   });
   box.append(status);
@@ -199,7 +206,8 @@ function mapPair(app, pair, marks) {
 
 const VERDICTS = {
   equal: "The translation is the reference.",
-  search: "The search failed: the model gives the reference a better score than its output. A wider beam may find it.",
+  search:
+    "The search failed: the model gives the reference a better score than its output. A wider beam may find it, unless a rule of the search forbids it.",
   model: "The model failed: it gives its output a better score than the reference. No search would find the reference.",
 };
 
@@ -216,10 +224,11 @@ function drawDiagnosis(body, app) {
     const form = make("form", { className: "controls" }, text, make("button", { textContent: "compare" }));
     form.addEventListener("submit", event => {
       event.preventDefault();
-      app.explore({ reference: text.value });
+      app.explore({ reference: text.value.trim() || null });
     });
     body.append(form);
   }
+  if (!found && app.question.reference) body.append(note("This search is not judged."));
   if (!found) return;
   const best = current.hypotheses[0];
   body.append(make("p", { textContent: VERDICTS[found.cause] }));

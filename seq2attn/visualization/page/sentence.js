@@ -24,7 +24,10 @@ export function drawSentence(section, app) {
   const mark = (side, place) => {
     const row = place === null || !weights ? null : side === "target" ? weights[place] : weights.map(one => one[place]);
     const [here, there] = side === "target" ? [target, source] : [source, target];
-    here.querySelectorAll("button").forEach((button, i) => button.classList.toggle("here", i === place));
+    here.querySelectorAll("button").forEach((button, i) => {
+      button.style.setProperty("--share", 0);
+      button.classList.toggle("here", i === place);
+    });
     there.querySelectorAll("button").forEach((button, i) => {
       button.style.setProperty("--share", row ? (100 * Math.min(1, row[i] ?? 0)).toFixed(0) : 0);
       button.classList.remove("here");

@@ -8,7 +8,7 @@ const MEASURES = {
   log_prob: "log-prob. per token",
   length_ratio: "length ratio",
   spread: "spread of attention",
-  unattended: "unattended words",
+  unattended: "unattended tokens",
   repeated: "repeated words",
 };
 const WIDTH = 420,
@@ -28,10 +28,9 @@ export function drawTable(section, app) {
     last = isDown ? -Infinity : Infinity; // a line without the measure comes last
   const sorted = [...matches].sort((a, b) => ((a[order] ?? last) - (b[order] ?? last)) * sign || 0);
   const open = row => {
-    const sentence = isLive ? 0 : page.explorations.findIndex(one => one.text === row.source);
-    if (sentence < 0) return app.say("This line is not recorded in the page.");
-    app.set({ tab: "sentence", sentence, hypothesis: 0, node: null, word: null });
     if (isLive) app.explore({ text: row.source, reference: row.reference, prefix: [], masked: [] });
+    else if (row.sentence === undefined) app.say("This line is not recorded in the page.");
+    else app.open(row.sentence);
   };
   const filter = make("input", {
     value: state.filter,

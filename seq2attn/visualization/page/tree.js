@@ -66,7 +66,7 @@ export function drawTree(section, app) {
     event.preventDefault();
   });
   const scroll = make("div", { className: "scroll" }, canvas),
-    kept = section.querySelector(".scroll")?.scrollLeft ?? 0;
+    { scrollLeft: left = 0, scrollTop: top = 0 } = section.querySelector(".scroll") ?? {};
   const legend = [
     ["●", "continued"],
     ["×", "out of the beam"],
@@ -82,7 +82,7 @@ export function drawTree(section, app) {
   );
   section.replaceChildren(head, scroll, status);
   redraw();
-  scroll.scrollLeft = kept;
+  scroll.scrollTo({ left, top });
   if (app.state.node === null && app.state.word !== null) scrollTo(scroll, places, active);
   return true;
 }

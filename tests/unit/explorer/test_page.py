@@ -134,6 +134,8 @@ def test_a_word_lights_up_its_source_by_the_selected_head(chromium: Browser, tmp
     chromium.mouse("#sentence .line:first-child button", 0)
     column = weights[:, 0] if step == "output" else [*weights[1:, 0], 0]
     assert chromium.get(shares.replace("first-child", "nth-child(2)")) == pytest.approx(column, abs=1)
+    chromium.mouse("#tree h2", 0)  # elsewhere
+    assert not any(chromium.get(shares.replace("first-child", "nth-child(2)")) + chromium.get(shares))
 
 
 def test_notes_are_those_of_the_sentence(chromium: Browser, tmp_path: Path) -> None:
@@ -253,7 +255,13 @@ def check_live_page(chromium: Browser, address: str) -> None:
     click(chromium, "reasons", "delete")
     chromium.wait("document.querySelectorAll('#reasons canvas').length === 2")
     click(chromium, "runs", "compare")
-    chromium.wait("[...document.querySelectorAll('#reasons b')].map(e => e.textContent).join('') === 'local hard '")
+    both = "[...document.querySelectorAll('#reasons b')].map(e => e.textContent).join('') === 'local hard '"
+    chromium.wait(both)
+    link = chromium.get("location.href")
+    chromium.open_url("about:blank")
+    chromium.open_url(link)
+    chromium.wait(both)
+    assert texts(chromium, "#sentence .tokens")[0] == "threeone</s>"
     click(chromium, "reasons", "whose fault")
     chromium.get("document.querySelector('#reasons input').value = 'six'")
     click(chromium, "reasons", "compare")

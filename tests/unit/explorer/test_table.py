@@ -1,6 +1,7 @@
 """The table of a test set in the explorer's page."""
 
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,6 +16,7 @@ def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_p
     lines, references = [f"two {word}" for word in NAMES] * 30, [f"one {word}" for word in NAMES] * 30
     one = explorer("transformer")
     rows = list(measure_sentences(one.translator, lines, [references]))
+    rows[3]["sentence"] = 0
     ExplorerPage([one.explore(Question(lines[3]))], {"name": "test", "rows": rows}).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html")
     count = "document.querySelectorAll('#table tbody tr').length"
@@ -24,7 +26,7 @@ def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_p
     chromium.get(f"{more}.click()")
     assert chromium.get("document.activeElement.matches('#table input')")  # as the button is hidden now
     assert len(texts(chromium, "#table tbody tr")) == len(rows) and not chromium.get("location.hash.includes('order')")
-    measures = [name for name in rows[0] if name not in ("source", "text", "reference")]
+    measures = [name for name in rows[0] if name not in ("source", "text", "reference", "sentence")]
     assert len(texts(chromium, "#table th")) == len(measures) + 3
     for number, name in enumerate(measures):
         values = sorted(row[name] for row in rows)
@@ -51,5 +53,28 @@ def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_p
         chromium.get("document.querySelectorAll('#table th button')[0].click()")
         assert texts(chromium, "#table td:nth-child(1)")[-1] == "–"
     click(chromium, "table", lines[3])
-    assert "tab=sentence" in chromium.get("location.hash")  # a link leads to the sentence, not to the table
+    assert '"tab":"sentence"' in unquote(
+        chromium.get("location.hash")
+    )  # a link leads to the sentence, not to the table
     assert texts(chromium, "#sentence .tokens")[0] == f"{lines[3].replace(' ', '')}</s>"
+
+
+def test_a_menu_leads_from_the_table_to_a_sentence(chromium: Browser, tmp_path: Path) -> None:
+    """And a row to its own exploration, also where another line has the same source."""
+    one = explorer("transformer")
+    rows = list(measure_sentences(one.translator, ["two six"] * 2, [["two", "three"]]))
+    found = [
+        one.explore(Question("two")),
+        *(one.explore(Question(row["source"], reference=row["reference"])) for row in rows),
+    ]
+    for number, row in enumerate(rows, start=1):
+        row["sentence"] = number
+    ExplorerPage(found, {"name": "test", "rows": rows}).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    chromium.choose("#choice select", 0)
+    assert texts(chromium, "section:not([hidden]) .tokens")[0] == "two</s>"
+    for number, reference in enumerate(["two", "three"]):
+        click(chromium, "tabs", "test")
+        chromium.get(f"document.querySelectorAll('#table tbody button')[{number}].click()")
+        click(chromium, "reasons", "whose fault")
+        assert texts(chromium, "#reasons tbody tr:nth-child(2) td:last-child") == [f"{reference} </s> "]

@@ -1,0 +1,44 @@
+"""Explorations beside others in the explorer's page, and links."""
+
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from seq2attn.explorer.explore import Question
+from seq2attn.explorer.page import ExplorerPage
+from seq2attn.explorer.server import build_app
+from tests.support.browser import Browser
+from tests.support.explorer_pages import click, explorer, texts
+
+
+def test_two_runs_are_compared_for_each_sentence(chromium: Browser, tmp_path: Path) -> None:
+    """Each run with the one before, the first with the next; a link to a node that is not there selects none."""
+    names = ["transformer", "local"] * 2
+    found = [
+        explorer(name).explore(Question(text)) for name, text in zip(names, ["two"] * 2 + ["six"] * 2, strict=True)
+    ]
+    ExplorerPage(found).save(tmp_path / "page.html")
+    chromium.open_url(f"{(tmp_path / 'page.html').as_uri()}#sentence=0&state=%7B%22node%22%3A9999%7D")
+    click(chromium, "reasons", "what if")
+    for number, shown in enumerate(["transformer local ", "local transformer "] * 2):
+        chromium.choose("#choice select", number)
+        assert "".join(texts(chromium, "#reasons b")) == shown
+        bars = "[...document.querySelectorAll('#reasons canvas')].length"
+        assert chromium.get(bars) == 2
+
+
+def test_a_comparison_is_kept_in_a_saved_page(chromium: Browser, tmp_path: Path) -> None:
+    """Of another source; its map has the same scale of colors."""
+    found = [explorer("transformer").explore(Question(text)) for text in ("two", "six")]
+    saved = TestClient(build_app([]), base_url="http://127.0.0.1").post("/v1/page", json={"explorations": found})
+    (tmp_path / "page.html").write_text(saved.text, encoding="utf-8")
+    chromium.open(tmp_path / "page.html")
+    click(chromium, "reasons", "what if")
+    assert texts(chromium, "#reasons mark")[0] == "six"
+    assert chromium.get("document.querySelectorAll('#reasons canvas').length") == 2
+
+
+def test_a_link_that_is_cut_says_so(chromium: Browser, tmp_path: Path) -> None:
+    ExplorerPage([explorer("transformer").explore(Question("two"))]).save(tmp_path / "page.html")
+    chromium.open_url(f"{(tmp_path / 'page.html').as_uri()}#sentence=0&state=%7B%22node")
+    assert "The link is cut" in texts(chromium, "#message")[0] and texts(chromium, "#sentence .tokens")
