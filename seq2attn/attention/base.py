@@ -35,7 +35,7 @@ class QueryInfo:
 
     query: Tensor  # [B, T, Dq], not projected
     position: Tensor  # [B, T]: number of target tokens before each query
-    mask: Tensor | None = None  # [B, 1, 1 or T, S]: True where a key may be attended to; None: everywhere
+    mask: Tensor | None = None  # [B or 1, 1, 1 or T, S]: True where a key may be attended to; None: everywhere
     score_state: Tensor | None = None  # [B, H, T, S]: state of the score, if it has one
     alignment_state: Tensor | None = None  # [B, H, T, S]: state of the alignment function, if it has one
 

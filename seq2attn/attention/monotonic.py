@@ -78,4 +78,4 @@ def expected_alignment(scores: Tensor, mask: Tensor, is_last: Tensor, last: Tens
     before = F.pad(passes[..., :-1], (1, 0))  # of the tokens before each
     ahead = torch.ones(scores.size(-1), scores.size(-1), dtype=torch.bool, device=scores.device).triu()
     passed = (before.unsqueeze(-2) - before.unsqueeze(-1)).masked_fill(~ahead, -torch.inf).exp()  # [..., k, j]
-    return stops * (last.unsqueeze(-2) @ passed).squeeze(-2)
+    return stops * (last.unsqueeze(-1) * passed).sum(-2)  # autocast would round a matrix product to bfloat16

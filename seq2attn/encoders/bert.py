@@ -21,7 +21,6 @@ from seq2attn.encoders.base import Encoder, EncoderBaseConfig, EncoderOutput
 from seq2attn.errors import DataError, UserError
 from seq2attn.io.files import FILE_HINT, read_object
 from seq2attn.io.hf_folder import CONFIG_FILE, check_files, read_hf_specs, read_hf_tensors, validate_fields
-from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import masked_mean, split_heads
 from seq2attn.nn.packing import Sequences
 from seq2attn.tokenizers.base import Tokenizer
@@ -144,7 +143,6 @@ class BertEmbedding(_PartlyFrozen):
         super().__init__()
         self.embeddings = BertEmbeddings(_bert_config(architecture))
         self.max_positions, self.num_segments = architecture.max_position_embeddings, architecture.type_vocab_size
-        initialize_parameters(self)
         self.freeze([self.embeddings] if frozen else [])
 
     def forward(self, ids: Tensor) -> Tensor:

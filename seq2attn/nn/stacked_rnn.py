@@ -71,10 +71,13 @@ class ReferenceSteps:
         """Step t: feed [N, F], state of each layer, each [N, D] -> h of the top layer [N, D], states"""
         rnn, new_states = self._rnn, list[RNNState]()
         gates = self._inputs[t] + rnn.feed_proj(feed)
+        dtype = torch.promote_types(gates.dtype, torch.float32)  # products may be in bfloat16, states are not
         for layer, state in enumerate(states):
             if layer:
                 gates = rnn.upper_input_proj[layer - 1](rnn.dropout(new_states[-1][0]))
-            new_states.append(rnn.cell(gates, rnn.hidden_proj[layer](state[0]), state))
+            parts = (gates, rnn.hidden_proj[layer](state[0]), *state)
+            gates, hidden, *state_parts = (part.to(dtype) for part in parts)
+            new_states.append(rnn.cell(gates, hidden, tuple(state_parts)))
         return new_states[-1][0], new_states
 
 

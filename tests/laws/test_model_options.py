@@ -48,6 +48,7 @@ COMPONENTS = [
     ("embeddings", "gru", "luong"),
     *[("encoder", name, "luong") for name in ENCODERS if name not in ("gru-forward", "lstm", *OWN_EMBEDDINGS)],
     *[("decoder", "gru", name) for name in ("luong", "transformer-rotary", "ssru", "convolutional", "fixed-gru")],
+    *[("decoder.wiring", "gru", name) for name in ("recurrent-all", "recurrent-previous-whole")],
     *[
         ("decoder.attention.score", "gru", "luong", name)
         for name in {one["kind"]: name for name, one in SCORES.items()}.values()

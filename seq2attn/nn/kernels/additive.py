@@ -24,7 +24,9 @@ DEFAULT_CHUNK_SIZE = 2**26
 def additive_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """v . tanh(q + k): [B, H, T, d], [B, H, S, d], [H, 1, d] -> [B, H, T, S]"""
     if torch.compiler.is_compiling():  # the loop of `_chunks` would be unrolled for fixed sizes
-        return (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ v.unsqueeze(-1)).squeeze(-1)
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        tanh = torch.tanh(q.to(dtype).unsqueeze(-2) + k.to(dtype).unsqueeze(-3))
+        return (tanh * v.unsqueeze(-2)).sum(-1)  # autocast would round a matrix product to bfloat16
     return (scores_by_sigmoid if q.device.type == "cpu" else scores_by_tanh)(q, k, v)
 
 

@@ -15,10 +15,11 @@ from seq2attn.attention.attention_config import AlignmentFunctionConfig, Attenti
 from seq2attn.attention.base import QueryInfo
 from seq2attn.attention.dispatch import attend_in_groups
 from seq2attn.attention.entmax import masked_entmax
+from seq2attn.attention.monotonic import expected_alignment
 from seq2attn.attention.scores import DotScore, MultiHeadScoreConfig
-from seq2attn.decoders.recurrent import BAHDANAU_WIRING, LUONG_WIRING
 from seq2attn.models import ModelConfig, build_model
 from seq2attn.nn.decoding_state import repeat_rows
+from seq2attn.nn.kernels.additive import additive_scores
 from seq2attn.nn.packing import Sequences
 from tests.support.formulas import plain_attention, plain_context
 from tests.support.models import ALIGNS, ATTENTIONS, SCORES, WIDTH, model, rand, shuffle_weights
@@ -57,6 +58,23 @@ def test_weights_and_contexts_are_the_formula(score, align):
         context = plain_context(attention, weights, values.numpy())
         torch.testing.assert_close(output.context.detach(), torch.from_numpy(context))
         torch.testing.assert_close(attention(query, memory, position, state).context, output.context)
+
+
+def test_monotonic_weights_keep_their_digits_under_autocast():
+    """Their state goes on from token to token, so errors would multiply."""
+    scores, mask = rand(B, 1, 1, S), inputs()[3][:, None, None]
+    last, is_last = rand(B, 1, 1, S, seed=1).softmax(-1), mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
+    plain = expected_alignment(scores, mask, is_last, last)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(expected_alignment(scores, mask, is_last, last), plain)
+
+
+def test_additive_scores_of_a_compiled_model_keep_their_digits_under_autocast(monkeypatch):
+    q, k, v = rand(2, 3, 4, 5), rand(2, 3, 6, 5, seed=1), rand(3, 1, 5, seed=2)
+    plain = additive_scores(q, k, v)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(additive_scores(q, k, v), plain)
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
@@ -245,10 +263,14 @@ def test_dropout_of_the_weights_in_training_only():
     torch.testing.assert_close(output.context, output.weights[:, 0] @ values)
 
 
-@pytest.mark.parametrize(("kind", "wiring"), [("bahdanau", BAHDANAU_WIRING), ("luong", LUONG_WIRING)])
+BAHDANAU = {"query": "previous", "context": ["cell", "output"], "input_feeding": False, "word_to_output": True}
+LUONG = {"query": "current", "context": ["output"], "input_feeding": True, "word_to_output": False}
+
+
+@pytest.mark.parametrize(("kind", "wiring"), [("bahdanau", BAHDANAU), ("luong", LUONG)])
 def test_bahdanaus_and_luongs_decoders_are_presets_of_the_wiring(kind, wiring):
     nets = []
-    for decoder in ({"kind": kind}, {"kind": "recurrent", "wiring": wiring.model_dump()}):
+    for decoder in ({"kind": kind}, {"kind": "recurrent", "wiring": wiring}):
         torch.manual_seed(0)
         shared = {"dim": 8, "layers": 2, "cell": "lstm", "attention": {"score": {"kind": "additive", "dim": 8}}}
         parts = {"encoder": {"kind": "gru", "dim": 8}, "decoder": {**shared, **decoder}}

@@ -70,17 +70,29 @@ def test_deferred_steps_in_any_order_some_unused_with_frozen_weights_and_several
     ("kind", "gates"),
     [("gru", [0.0, 5.54, 0.5]), ("lstm", [-7.6, 30.0, 0.5, 0.0])],  # nearly all of the state is kept, or all
 )
-def test_small_changes_of_the_state_are_not_lost_in_bfloat16(kind, gates):
+@pytest.mark.parametrize("is_fused", [True, False])
+def test_small_changes_of_the_state_are_not_lost_in_bfloat16(kind, gates, is_fused):
     dim, steps, last = 4, 800, []
     for autocast in (False, True):
         base = torch.tensor(gates).repeat_interleave(dim).expand(steps, -1)
         hidden, bias = torch.zeros(len(gates) * dim, dim), torch.zeros(len(gates) * dim)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             gate = base.to(torch.bfloat16) if autocast else base
-            cell = FUSED_CELLS[kind](gate, None, hidden, bias, [1] * steps)
             cells = tuple(gate.new_zeros(1, dim) for _ in range(1 if kind == "gru" else 2))  # as from a bridge
-            for step in range(steps):
-                cells = cell(step, None, cells)
+            if is_fused:
+                cell = FUSED_CELLS[kind](gate, None, hidden, bias, [1] * steps)
+                for step in range(steps):
+                    cells = cell(step, None, cells)
+            else:
+                rnn = InputFedRNN(kind, dim, dim, dim, 1, 0.0)
+                for parameter in rnn.parameters():
+                    nn.init.zeros_(parameter)
+                rnn.input_proj.bias.data.copy_(base[0])
+                reference, states = ReferenceSteps(rnn, gate.new_zeros(1, steps, dim)), [cells]
+                with torch.no_grad():
+                    for step in range(steps):
+                        _, states = reference(step, gate.new_zeros(1, dim), states)
+                (cells,) = states
         last.append(cells[-1].float())
     assert last[0].min() > 0.15
     torch.testing.assert_close(last[1], last[0], rtol=0.02, atol=0.0)
