@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -14,15 +14,7 @@ from seq2attn.data.corpus import Corpus, CorpusAlignments, CorpusBuilder, read_t
 from seq2attn.data.data_config import DataConfig
 from seq2attn.data.filter import EncodedPair, PairFilter
 from seq2attn.data.fingerprint import fingerprint
-from seq2attn.data.inspection import (
-    CorpusInspector,
-    CorpusReport,
-    DataReport,
-    Hashes,
-    inspect_pairs,
-    load_hashes,
-    save_hashes,
-)
+from seq2attn.data.inspection import CorpusInspector, DataReport, Hashes, inspect_pairs, load_hashes, save_hashes
 from seq2attn.data.prepared_data import (
     DEV,
     PREPARE_HINT,
@@ -68,6 +60,11 @@ def prepare(
     return load_prepared(folder)
 
 
+def is_prepared(data: DataConfig, text: TokenizersConfig, folder: Path, *, keep_tokenizers: bool) -> bool:
+    """True if `prepare` has nothing to do. Raises DataError for text that is not there."""
+    return _Preparation(data, text, folder, lambda line: None, keep_tokenizers).is_done()
+
+
 @dataclass(frozen=True)
 class _Preparation:
     """Preparation of text in a folder."""
@@ -110,7 +107,7 @@ class _Preparation:
         if content.get("tests") != tests:
             report, hashes = DataReport.load(self.folder), load_hashes(self.folder)
             if report is not None and hashes is not None:
-                self._report(report.train, report.dev, hashes, load_tokenizers(self.folder))
+                self._report(report, hashes, load_tokenizers(self.folder))
             write_json(self.folder / PREPARED, {**content, "tests": tests})
 
     def run(self, test_sizes: Mapping[str, int]) -> None:
@@ -137,7 +134,7 @@ class _Preparation:
         save_hashes(hashes, self.folder)
         if run := self.folder if self.keep_tokenizers else self.text.run_dir:
             report = report.with_earlier(run, self.fingerprint)
-        self._report(report, dev.report(hashes), hashes, tokenizers)
+        self._report(DataReport(report, dev.report(hashes), {}), hashes, tokenizers)
         content = {
             "format": FORMAT_VERSION,
             "fingerprint": self.fingerprint,
@@ -176,13 +173,13 @@ class _Preparation:
                     write((source, reference))
         return len(streams)
 
-    def _report(self, train: CorpusReport, dev: CorpusReport, hashes: Hashes, tokenizers: TokenizerPair) -> None:
+    def _report(self, report: DataReport, hashes: Hashes, tokenizers: TokenizerPair) -> None:
         """Inspect the test sets, save the statistics of all text, and log warnings about it."""
         inspected = {
             name: inspect_pairs((pair.text for pair in read_pairs(corpus)), *tokenizers, hashes)
             for name, corpus in self.data.test.items()
         }
-        report = DataReport(train, dev, inspected, self.fingerprint)
+        report = replace(report, tests=inspected, fingerprint=self.fingerprint)
         self.log(f"statistics of the text: {report.save(self.folder)}")
         for warning in report.warnings():
             self.log(f"warning: {warning}")

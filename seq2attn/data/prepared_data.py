@@ -57,8 +57,9 @@ class PreparedData:
         return TokenizerPair(self.source, self.target)
 
 
-def load_prepared(folder: Path) -> PreparedData:
+def load_prepared(folder: Path | str) -> PreparedData:
     """The output of `prepare`, without reading the original text. Raises RunError when a file is missing or corrupt."""
+    folder = Path(folder)
     content = read_object(folder / PREPARED, "prepare the data first")
     check_format(content, folder / PREPARED, PREPARE_HINT)
     prepared = validate(_COUNTS, content, folder / PREPARED, "has no counts of the training corpora", PREPARE_HINT)
@@ -70,13 +71,9 @@ def load_prepared(folder: Path) -> PreparedData:
             f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {PREPARE_HINT}"
         )
     streams = [list(read_text_pairs(path)) for path in dev_text_paths(folder, num_references)]
-    return PreparedData(
-        *tokenizers,
-        TrainingSet(tokenizers, train, text_path(folder / TRAIN), parts),
-        dev,
-        tuple(source for source, _ in streams[0]),
-        tuple(tuple(target for _, target in stream) for stream in streams),
-    )
+    training_set = TrainingSet(tokenizers, train, text_path(folder / TRAIN), parts)
+    references = tuple(tuple(target for _, target in stream) for stream in streams)
+    return PreparedData(*tokenizers, training_set, dev, tuple(source for source, _ in streams[0]), references)
 
 
 def _load_corpus(folder: Path, tokenizers: TokenizerPair) -> Corpus:

@@ -14,14 +14,7 @@ from itertools import product
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.io.tables import format_table
-from seq2attn.metrics.significance import (
-    LEVEL,
-    SAMPLES,
-    Comparison,
-    OverallComparison,
-    combine_seeds,
-    compare_systems,
-)
+from seq2attn.metrics.significance import LEVEL, SAMPLES, Comparison, OverallComparison, combine_seeds, compare_systems
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
 from seq2attn.sweep.record import (
     Records,
@@ -266,14 +259,9 @@ def _notes(board: Leaderboard) -> list[str]:
 def _table_row(row: LeaderboardRow) -> list[str]:
     name = f"**{row.name}** (baseline)" if row.is_baseline else row.name
     scores = row.sets.values()
-    return [
-        name,
-        *(str(set_scores.bleu) for set_scores in scores),
-        *map(_difference, scores),
-        f"{row.parameters:,}",
-        f"{row.seconds.mean / 60:.1f}",
-        " / ".join(f"{set_scores.sentences_per_second.mean:,.0f}" for set_scores in scores),
-    ]
+    speeds = " / ".join(f"{one.sentences_per_second.mean:,.0f}" for one in scores)
+    numbers = f"{row.parameters:,}", f"{row.seconds.mean / 60:.1f}", speeds
+    return [name, *(str(one.bleu) for one in scores), *map(_difference, scores), *numbers]
 
 
 def _difference(scores: SetScores) -> str:

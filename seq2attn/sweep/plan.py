@@ -144,6 +144,10 @@ def _check(plan: SweepPlan) -> None:
     trials = dict[str, Trial]()
     unfit = dict[str, list[str]]()
     for trial in plan.trials:
+        device = trial.experiment.training.device
+        if device.startswith("cuda:") and device != "cuda:0":
+            choice = "set `cuda`, and choose GPUs by CUDA_VISIBLE_DEVICES"
+            mistakes.append(f"{trial.name}: `training.device: {device}`, but each training sees one GPU; {choice}")
         try:
             build_for_inspection(trial.experiment.model, *assumed_vocab_sizes(trial.experiment.tokenizer))
             check_parts(trial.experiment, needs_initial_run=False)  # it may be one of the trials

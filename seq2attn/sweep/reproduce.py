@@ -75,9 +75,11 @@ def _distill(recipe: Recipe, log: Log) -> None:
     """Translate the training text of the teacher with all of its models as an ensemble (Kim & Rush 2016)."""
     experiment = recipe.teachers[0].trial.experiment
     first, *others = (run.folder for run in recipe.teachers)
-    options = TranslationOptions(ensemble=others, allow_code=[*plugin_modules(experiment)])
-    text = experiment.data.train[0].files[0]
+    allowed, device = [*plugin_modules(experiment)], experiment.training.device
+    options = TranslationOptions(ensemble=others, allow_code=allowed, device=device)
+    train = experiment.data.train[0]
+    text = train.files[0]
     log(f"{recipe.distilled_folder}: translations of {text} by {', '.join(map(str, recipe.teachers))}")
-    corpus, run = SyntheticCorpus(recipe.distilled_folder, text, "source"), RunDirectory(first)
+    corpus, run = SyntheticCorpus(recipe.distilled_folder, text, "source", train.tag), RunDirectory(first)
     report = corpus.make(run, load_experiment(run, options), options)
     log(f"{recipe.distilled_folder}: {report}")

@@ -116,6 +116,7 @@ def verify_speedrun(path: Path) -> tuple[bool, list[str]]:
         if (now := file_digest(Path(file))) != digest:
             raise DataError(f"{file}: is another text than that of the record (SHA-256 {digest[:12]}, now {now[:12]})")
     experiment = load_json(record.config, Path(path.name), ExperimentConfig)
+    experiment = experiment.with_value("training.time_limit", None)
     experiment = experiment.with_value("training.max_duration", (Duration(record.curve[-1].update, "updates"),))
     for limit in ("target", "patience"):  # numbers of another machine may differ a little
         experiment = experiment.with_value(f"training.validation.{limit}", None)

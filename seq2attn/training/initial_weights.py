@@ -22,12 +22,7 @@ from seq2attn.experiment.training_config import InitFromConfig, LoRAConfig, Trai
 from seq2attn.io.terminal import Log
 from seq2attn.losses.training_loss import TrainingLoss, perplexity
 from seq2attn.models import Seq2Seq
-from seq2attn.models.build import (
-    assumed_vocab_sizes,
-    build_for_inspection,
-    count_trained,
-    select_parameters,
-)
+from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection, count_trained, select_parameters
 from seq2attn.models.pretrained_vectors import load_vectors
 from seq2attn.models.seq2seq import TokenEmbedding
 from seq2attn.nn.initialization import SkipInit
@@ -188,20 +183,15 @@ def _mismatches(tensors: dict[str, Tensor], weights: dict[str, Tensor], *, is_sa
     mistakes, first_names = list[str](), dict[int, str]()
     for name, tensor in tensors.items():
         first = 1 if name in VOCABULARY_TABLES else 0  # numbers of rows may differ
-        tied = first_names.setdefault(id(tensor), name)
-        if name not in weights:
+        tied, weight = first_names.setdefault(id(tensor), name), weights.get(name)
+        if weight is None:
             mistakes.append(f"lacks `{name}`")
-        elif weights[name].shape[first:] != tensor.shape[first:]:
-            actual, expected = (" x ".join(map(str, shape)) for shape in (weights[name].shape, tensor.shape))
+        elif weight.shape[first:] != tensor.shape[first:]:
+            actual, expected = (" x ".join(map(str, shape)) for shape in (weight.shape, tensor.shape))
             mistakes.append(f"`{name}` is {actual}, expected {expected}")
         elif name.startswith("source_embedding.embeddings.") and not is_same_source:
             mistakes.append(f"`{name}` is for another source vocabulary")
-        elif (
-            tied != name
-            and tied in weights
-            and not weights[name].is_meta
-            and not torch.equal(weights[name], weights[tied])
-        ):
+        elif tied != name and tied in weights and not weight.is_meta and not torch.equal(weight, weights[tied]):
             mistakes.append(f"`{tied}` and `{name}` differ, and are tied in the model (`model.embeddings.tie`)")
     return mistakes
 

@@ -104,11 +104,14 @@ def plan_training(training: TrainingConfig, per_epoch: int, state: TrainState, s
     if is_auto:
         allowed = (seconds - count * speed.seconds_per_validation) / speed.seconds_per_update
     num_left = max(1, int(allowed + 1e-9)) if seconds else 0
-    if limit is not None and limit <= state.update + num_left:
-        num_left = max(0, limit - state.update)  # a resumption may have a smaller limit
-        return Plan(limit, every, per_epoch, speed, num_left, num_left * _seconds_per_update(every, per_epoch, speed))
-    every = Duration(max(1, math.ceil(num_left / count)), "updates") if is_auto else every
-    return Plan(state.update + num_left, every, per_epoch, speed, num_left, seconds, is_timed=True)
+    updates = state.update + num_left
+    if is_limited := limit is not None and limit <= updates:
+        updates, num_left = limit, max(0, limit - state.update)  # a resumption may have a smaller limit
+    needed = num_left * _seconds_per_update(every, per_epoch, speed)
+    if is_auto and (needed > seconds or not is_limited):  # one in each epoch may be too many
+        every = Duration(max(1, math.ceil(num_left / count)), "updates")
+        needed = num_left * _seconds_per_update(every, per_epoch, speed)
+    return Plan(updates, every, per_epoch, speed, num_left, needed if is_limited else seconds, is_timed=not is_limited)
 
 
 def _num_validations(seconds: float, speed: Speed) -> int:
@@ -136,4 +139,4 @@ def num_updates(limits: Iterable[Duration], per_epoch: int, state: TrainState) -
     done = state.epoch * per_epoch + state.updates_in_epoch * per_epoch // state.updates_per_epoch
     sizes = {"updates": (1, 0), "epochs": (per_epoch, state.update - done)}
     counted = [(limit.value, *sizes[limit.unit]) for limit in limits if limit.unit in sizes]
-    return min((math.ceil(value * size) + more for value, size, more in counted), default=None)
+    return min((math.ceil(value * size - 1e-9) + more for value, size, more in counted), default=None)

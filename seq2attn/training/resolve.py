@@ -121,12 +121,8 @@ def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int)
 
 def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
     """True if the optimizer's state of a run suits another config: same kind, same weights, averages or none."""
-    return (
-        type(before.optimizer) is type(now.optimizer)
-        and before.frozen == now.frozen
-        and before.lr_scales == now.lr_scales
-        and (before.ema_decay is None) == (now.ema_decay is None)
-    )
+    old, new = ((type(one.optimizer), one.frozen, one.lr_scales, one.ema_decay is None) for one in (before, now))
+    return old == new
 
 
 def has_auto(training: TrainingConfig) -> bool:
@@ -177,7 +173,8 @@ def resolve_training(
         notes.append(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
     schedule = resolve_schedule(schedule, warmup=warmup, total=updates)
     training = training.with_value("lr_schedule", schedule).with_value("validation.every", plan.validation_every)
-    return training, plan, notes + plan.warnings(schedule)
+    keeps_plan = speed is None and state.planned_updates is not None  # whose end is not that of this plan
+    return training, plan, notes + ([] if keeps_plan else plan.warnings(schedule))
 
 
 def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchConfig, list[str]]:

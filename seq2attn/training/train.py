@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Literal
 
@@ -65,19 +65,15 @@ def train(
     ):
         check_processes(experiment, distributed)
         checkpoint, warnings = _find_checkpoint(run, distributed, resume=resume)
-        since = None
-        if checkpoint is not None:
-            since = read_resumption(checkpoint, run, experiment, new_dev_set=new_dev_set)
+        since = None if checkpoint is None else read_resumption(checkpoint, run, experiment, new_dev_set=new_dev_set)
         is_main, tensorboard = distributed.is_main_process, training.tensorboard
         logger = MetricsLogger(run, is_main_process=is_main, since=checkpoint, tensorboard=tensorboard)
-        try:
+        with closing(logger):
             for warning in warnings:
                 logger.log_session(warning)
             trainer = _build_trainer(experiment, Session(run, distributed, logger, stop), since)
             with stop:  # before, there is nothing to save, and a signal ends the process
                 trainer.train()
-        finally:
-            logger.close()
     return run
 
 

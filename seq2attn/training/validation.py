@@ -99,7 +99,8 @@ class Validator:
             notes.append(f"checkpoints are ranked again, and patience restarts ({reason}): {result}")
         if others := [f"{c.train_state.update:,}" for c in checkpoints if c not in ranked]:
             notes.append(f"warning: not ranked, without a comparable {metric}: update {', '.join(others)}")
-        state = replace(state, metric=metric, validation_digest=self.digest)
+        scores = state.scores if state.validation_digest == self.digest else {}  # a target is one on the new dev set
+        state = replace(state, metric=metric, validation_digest=self.digest, scores=scores)
         state = replace(state, best_value=best.scores, best_update=best.update)
         return replace(state, validations_since_best=0, validations_since_lr_drop=0, zero_bleu=0), notes
 

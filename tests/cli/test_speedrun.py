@@ -71,6 +71,10 @@ def test_the_record_is_that_of_the_run(finished: tuple[Path, Done]) -> None:
 
 
 def test_a_replay_is_equal_up_to_the_weights(home: Path) -> None:
+    """And without the limit of the time of another machine."""
+    config = read(home)["config"]
+    config["training"]["time_limit"] = "0.001 seconds"
+    change(home, config=config)
     assert invoke_in(home, "speedrun", "--verify", RECORD).out == "equal\n"
     assert [path.name for path in (home / "runs/toy").iterdir()] == ["record.json"]
 

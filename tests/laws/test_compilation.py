@@ -43,12 +43,18 @@ def test_a_transformer_is_one_graph_for_all_sizes(packed, decoder):
 @pytest.mark.slow
 def test_validation_compiles_nothing(corpus, monkeypatch):
     """Without gradients, or with padded batches, the model would be compiled again."""
-    compile_ = torch.nn.Module.compile
-    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(compile_, backend="eager"))
+    compile_, graphs = torch.nn.Module.compile, []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(compile_, backend=backend))
     options = {"model": config(layers=1), "max_duration": ["2 updates"]}
     options["batch"] = {"tokens": 150, "padding_free": True}
     options["validation"] = {"every": "1 updates", "metric": "loss"}
     train_run(corpus, "compiled", compile=True, **options)
+    assert graphs  # the training was compiled
 
 
 @pytest.mark.slow

@@ -180,6 +180,16 @@ def test_another_dev_set_needs_an_option(corpus):
     train(config, resume=True)
 
 
+def test_a_target_that_was_reached_on_another_dev_set_is_not_reached(corpus):
+    validation = {"every": "1 update", "metric": "bleu", "target": 0}
+    run = train_run(corpus, "run", max_duration=["9 updates"], validation=validation)
+    assert [line["update"] for line in metrics(run, "validation")] == [1]
+    (corpus / "dev.tgt").write_text("ba\n" * 6)
+    config = content(corpus, "run", max_duration=["9 updates"], validation=validation)
+    train(ExperimentConfig.model_validate(config), resume=True, new_dev_set=True)
+    assert [line["update"] for line in metrics(run, "validation")] == [1, 2]
+
+
 def test_moved_text_and_vectors_are_no_change(corpus):
     vectors = corpus / "words.vec"
     vectors.write_text("2 8\nba 1 2 3 4 5 6 7 8\nbe 1 2 3 4 5 6 7 8\n")

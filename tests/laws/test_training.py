@@ -1,6 +1,7 @@
 """Laws of `train` on a small text: sums, resuming, kept checkpoints."""
 
 import itertools
+import json
 import math
 import shutil
 import time
@@ -117,9 +118,16 @@ def test_the_progress_bar_has_the_speed_of_each_update(corpus, monkeypatch):
     texts, seconds = [], itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(tqdm, "set_postfix_str", lambda _, text, refresh: texts.append(text))
-    train_run(corpus, "run", max_duration=["6 updates"], report_every=2)
+    run = train_run(corpus, "run", max_duration=["6 updates"], report_every=2)
+    lines = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
+    reports = [line for line in lines if line["kind"] == "train"]
     speeds = [int(text.partition(" target tokens/s")[0]) for text in texts]
     assert len(speeds) == 6 and all(speeds)
+    for before, after in itertools.pairwise([{"seconds": 0, "target_tokens": 0}, *reports[:2]]):  # before a validation
+        rate = (after["target_tokens"] - before["target_tokens"]) / (after["seconds"] - before["seconds"])
+        assert after["target_tokens_per_second"] == pytest.approx(rate)
+    assert speeds[1::2] == [round(one["target_tokens_per_second"]) for one in reports]
+    assert texts[1].endswith(f", {2 * reports[0]['seconds']:.0f} s left")  # a third is done
 
 
 def test_the_best_checkpoints_are_kept_and_translate(corpus):

@@ -65,7 +65,7 @@ def average(run: Path | str, *, last: int | None = None, best: int | None = None
     for checkpoint in chosen:
         check_vocabularies(checkpoint.model_path, folder, vocabularies)
     names = tuple(checkpoint.folder.name for checkpoint in chosen)
-    with lock_directory(folder):
+    with lock_directory(folder, advice="average a copy of the run"):
         directory.save_model(average_weights(chosen), vocabularies, {"checkpoints": [*names]})
     return AveragedWeights(directory.weights_path, names, bool(validated))
 

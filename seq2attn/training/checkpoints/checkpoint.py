@@ -77,7 +77,8 @@ def save_checkpoint(
 ) -> Checkpoint:
     """Write a checkpoint atomically. Raises RunError if it cannot be written; older ones are unchanged."""
     folder = run / CHECKPOINTS_FOLDER / f"{state.update:08d}"
-    tensors = _flatten(optimizer.state_dict()["state"])
+    parts = optimizer.state_dict()["state"].items()
+    tensors = {f"{index}.{key}": value for index, part in parts for key, value in part.items()}
     weights = unique_state_dict(model)
     names = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
     frozen = {name: weights.pop(name) for name in names}
@@ -185,10 +186,6 @@ def _check_optimizer_state(
         shape = shapes.get(name.partition(".")[0])
         if shape is None or (tensor.dim() > 0 and tensor.shape != shape):
             raise RunError(f"{checkpoint.optimizer_path}: `{name}` does not match the trained weights")
-
-
-def _flatten(state: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
-    return {f"{index}.{key}": value for index, part in state.items() for key, value in part.items()}
 
 
 def _unflatten(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

@@ -2,7 +2,15 @@
 
 from pathlib import Path
 
-from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SentenceDifference, SetComparison
+import pytest
+
+from seq2attn.evaluation.compare import (
+    FrequencyBucket,
+    RunComparison,
+    SentenceDifference,
+    SetComparison,
+    seed_spread,
+)
 from seq2attn.evaluation.compare_report import comparison_html, comparison_text
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Score
 from seq2attn.metrics.significance import PairedScore
@@ -27,6 +35,12 @@ EXAMPLE = SentenceDifference(
 )
 SET = SetComparison("news", 2468, "n of N lines", {}, SCORES, LENGTHS, FREQUENCIES, [EXAMPLE])
 TABLES = "[...document.querySelectorAll('table')].map(t => [...t.rows].map(r => [...r.cells].map(c => c.textContent)))"
+
+
+def test_the_spread_over_seeds() -> None:
+    """Mean, and the deviation of a sample."""
+    first, *others = seed_spread(RunComparison(RUNS, "bootstrap", (RUNS,), (SET,)))
+    assert first == ("news", "BLEU", "first, second <b>", 0.625, pytest.approx(0.125 * 2**0.5)) and len(others) == 1
 
 
 def test_the_page_has_the_tables_of_the_text(chromium: Browser, tmp_path: Path) -> None:

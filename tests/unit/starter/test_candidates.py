@@ -13,11 +13,12 @@ from seq2attn.data.filter import FilterReport
 from seq2attn.data.prepared_data import PreparedData
 from seq2attn.data.training_set import TrainingPart, TrainingSet
 from seq2attn.options import InitOptions
-from seq2attn.starter.candidates import REPEATS, Candidates, CandidateTrial, useful_tokens
+from seq2attn.starter.candidates import MAX_TRIED, REPEATS, Candidates, CandidateTrial, useful_tokens
 from seq2attn.starter.init import Starter
 from seq2attn.starter.parallel_text import ParallelText
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.training.plan import Speed
 
 CANDIDATES = Candidates.load()
 
@@ -73,10 +74,15 @@ def test_time_alone_takes_no_larger_model(tmp_path):
     assert best.candidate.from_tokens == 0
 
 
-def test_epochs_are_those_of_the_time(tmp_path):
+def test_epochs_are_those_of_the_time(tmp_path, monkeypatch):
     one = trial(tmp_path, num_pairs=1000, hours=2)
     for estimate in one.by_table():
         assert estimate.epochs == pytest.approx(estimate.speed * 7200 / (1000 * 11))
+    monkeypatch.setattr("seq2attn.starter.candidates.measure_speed", lambda *_: Speed(1.0, 1000.0, 90.0))
+    measured = one.measured(1.0)
+    assert len(measured) == MAX_TRIED
+    for estimate in measured:  # eight validations are part of the time
+        assert estimate.epochs == pytest.approx(1000 * (7200 - 8 * 90) / (1000 * 11))
     table = one.table(one.by_table()).split("\n")
     assert len(table) == 1 + len(CANDIDATES.rows) and [row.split("  ")[0] for row in table[1:]] == [
         estimate.candidate.name for estimate in one.by_table()

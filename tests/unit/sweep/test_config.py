@@ -269,3 +269,6 @@ def test_mistakes_across_components_and_trials(error_of):
     assert "(in the trial small+luong+additive)" in message
     message = error_of((additive, "additive: {kind: general}"))
     assert "the trials bigru+luong+own and bigru+luong+additive are the same experiment; leave one out" in message
+    device = "training: {device: DEVICE, max_duration: [3 updates]}"
+    message = error_of((device.replace("device: DEVICE, ", ""), device.replace("DEVICE", "cuda:1")))
+    assert "small+fixed: `training.device: cuda:1`, but each training sees one GPU; set `cuda`" in message

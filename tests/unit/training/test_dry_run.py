@@ -25,8 +25,23 @@ def test_the_speed_is_that_of_the_automatic_batches(corpus, monkeypatch):
     resolved = resolve_config(experiment, prepared.train, ALONE, lambda training: Speed(1.0, 1.0, 1.0))
     tokens = resolved.experiment.training.batch.tokens
     assert min(BATCH_TOKENS) < tokens < max(BATCH_TOKENS)
-    monkeypatch.setattr("seq2attn.training.speed.MAX_UPDATES", 3)
-    assert f", with {tokens} tokens on cpu" in describe_training(experiment)
+    measured = []
+
+    def measure(experiment, *_, **options):
+        measured.append(experiment.training.batch.tokens)
+        return Speed(0.25, 9.0, 2.5)
+
+    monkeypatch.setattr("seq2attn.training.dry_run.measure_speed", measure)
+    assert f"time: 0.25 s an update, 2.5 s a validation, with {tokens} tokens on cpu" in describe_training(experiment)
+    assert measured == [tokens]
+
+
+def test_other_text_than_the_prepared_is_not_measured(corpus):
+    experiment = ExperimentConfig.model_validate(content(corpus, "run"))
+    prepare(experiment.data, experiment.tokenizer, corpus / "run", lambda line: None)
+    other = experiment.with_value("data.filters.max_length", 3)
+    assert "s an update" in describe_training(experiment)
+    assert "time: measured once this text is prepared" in describe_training(other)
 
 
 def describe(folder, **options):
@@ -38,7 +53,9 @@ def describe(folder, **options):
 
 def test_averages_of_the_weights_need_memory(tmp_path):
     model = {**BAHDANAU, "embeddings": {"dim": 256}}
-    (_, plain), (_, averaged) = (describe(tmp_path, model=model, **ema) for ema in ({}, {"ema_decay": 0.9}))
+    (line, plain), (_, averaged) = (describe(tmp_path, model=model, **ema) for ema in ({}, {"ema_decay": 0.9}))
+    parameters = int(re.search(r"([\d,]+) parameters", line)[1].replace(",", ""))
+    assert plain == pytest.approx(4 * 4 * parameters / 2**20, abs=1)  # each of the tensors has four bytes
     assert averaged == pytest.approx(plain * 5 / 4, abs=2)  # of weights, gradients and two tensors of Adam
 
 

@@ -1,6 +1,7 @@
 """Plans of trainings that a time ends, from their speed: pure functions, then trainings."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -61,6 +62,21 @@ def test_limits_in_epochs_or_updates_end_it_where_they_are_sooner():
     assert plan(speed, max_duration=["99 epochs", "1 hour"]) == plan(speed, max_duration=["1 hour", "2 hours"])
     assert plan(speed, max_duration=["9 epochs"]) == plan(None, max_duration=["9 epochs"])
     assert plan(None, max_duration=["9 epochs"]).updates == 900
+    slow = Speed(0.1, 1000.0, 10.0)  # whose validations, one in each epoch, would take twice the time
+    found = plan(slow, max_duration=["300 epochs", "1 hour"])
+    assert (found.updates, found.is_timed) == (30_000, False)
+    assert found.seconds == pytest.approx(used(found, slow)) and found.seconds <= 3600
+
+
+@pytest.mark.parametrize(("epochs", "per_epoch", "updates"), [(1.1, 100, 110), (2.2, 50, 110), (1.101, 100, 111)])
+def test_a_share_of_an_epoch_ends_at_the_update_that_completes_it(epochs, per_epoch, updates):
+    limit = [f"{epochs} epochs"]
+    assert plan(None, per_epoch=per_epoch, max_duration=limit).updates == updates
+    state = TrainState(update=updates, epoch=updates // per_epoch, updates_per_epoch=per_epoch)
+    state = replace(state, updates_in_epoch=updates % per_epoch)
+    assert reached_limits(state, TrainingConfig(max_duration=limit))
+    before = replace(state, updates_in_epoch=updates % per_epoch - 1)
+    assert not reached_limits(before, TrainingConfig(max_duration=limit))
 
 
 @pytest.mark.parametrize(("every", "count"), [("50 updates", 20), ("2 epochs", 5), ("105 seconds", 10)])
@@ -113,6 +129,13 @@ def test_numbers_that_do_not_suit_the_time_cause_warnings():
     (line,) = warnings(kind="noam", dim=8, warmup_updates=901)
     assert line.startswith("warning: warm-up is 901 updates; training will end after about 1,799:")
     assert warnings(kind="noam", dim=8, warmup_updates=890) == []
+
+
+def test_a_resumption_that_keeps_its_plan_has_no_warning_about_it():
+    config = TrainingConfig(batch={"tokens": 256}, max_duration=["99 epochs", "1 hour"], lr_schedule=COSINE)
+    trained, *_ = resolve_training(config, LENGTHS, ALONE, TrainState(), lambda config: Speed(2.0, 1000.0, 0.0001))
+    state = TrainState(update=500, epoch=1, planned_updates=trained.lr_schedule.total_updates)
+    assert resolve_training(trained, LENGTHS, ALONE, state, None)[2] == []
 
 
 def test_a_time_that_is_too_short_is_said_and_planned():
