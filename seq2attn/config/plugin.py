@@ -26,8 +26,9 @@ RUN_FILES = ("run.json", "model.safetensors", "checkpoints", "trial.json")
 _allowed = set[str]()
 
 
-def allow_code(modules: Iterable[str]) -> None:
+def allow_code(modules: str | Iterable[str]) -> None:
     """Allow modules and their submodules (`my_package` or `my_package.my_module`) for the rest of the process."""
+    modules = [modules] if isinstance(modules, str) else modules
     _allowed.update(module.partition(":")[0] for module in modules)
 
 

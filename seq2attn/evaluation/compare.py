@@ -25,6 +25,7 @@ from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket
 from seq2attn.metrics.significance import PairedScore, SignificanceTest, paired_scores
+from seq2attn.metrics.translation_metric import present_references
 from seq2attn.options.runs import CompareOptions
 from seq2attn.tokenizers.normalize import segment_words
 from seq2attn.tokenizers.vocabulary import mark_unknown
@@ -87,7 +88,8 @@ def compare(*runs: Path | str, options: CompareOptions = DEFAULT_OPTIONS) -> Run
     """
     if len(runs) < 2 or len({Path(run).resolve() for run in runs}) < len(runs):
         raise UserError("give two or more different run directories")
-    source, references, tag = options.source, options.references, options.tag
+    source, tag = options.source and Path(options.source), options.tag
+    references = [*map(Path, options.references)]
     directories = {str(run): RunDirectory(Path(run)) for run in runs}
     for directory in directories.values() if tag is not None else ():
         directory.load_tokenizers().source.check_tag(tag)
@@ -158,13 +160,9 @@ def _by_frequency(
         return []
 
     def totals(sentences: Sequence[Counter[str]]) -> Counter[int]:
-        total = Counter[int]()
-        for words in sentences:
-            for word, count in words.items():
-                total[bisect_left(FREQUENCIES, counts[word])] += count
-        return total
+        return Counter(bisect_left(FREQUENCIES, counts[word]) for words in sentences for word in words.elements())
 
-    references = [Counter(_words(bleu, reference)) for reference in test_set.references[0]]
+    references = [Counter(_words(bleu, reference)) for reference in _first_references(test_set)]
     in_references = totals(references)
     shares = dict[str, dict[int, float]]()
     for run, lines in translations.items():
@@ -192,7 +190,7 @@ def _examples(
     """The sentences whose translations differ most in chrF, the largest difference first."""
     chrf = cast("CHRF", test_set.metrics.by_name["chrf"])
     scored = []
-    for line, (source, reference) in enumerate(test_set.pairs):
+    for line, (source, reference) in enumerate(zip(test_set.sources, _first_references(test_set), strict=True)):
         lines = {run: texts[line] for run, texts in translations.items()}
         if len({*lines.values()}) > 1:
             references = [stream[line] for stream in test_set.references]
@@ -200,6 +198,12 @@ def _examples(
             words = {run: _marked_words(text, reference) for run, text in lines.items()}
             scored.append(SentenceDifference(line + 1, source, reference, scores, words))
     return sorted(scored, key=lambda example: min(example.chrf.values()) - max(example.chrf.values()))[:count]
+
+
+def _first_references(test_set: EvaluationSet) -> list[str]:
+    """The first reference of each sentence that is not missing."""
+    lines = map(present_references, zip(*test_set.references, strict=True))
+    return [next(text for text in line if text is not None) for line in lines]
 
 
 def _marked_words(text: str, reference: str) -> list[tuple[str, bool]]:

@@ -246,11 +246,11 @@ def read_translations(
         raise RunError(f"{path}: is a translation of another text than `{test.name}`, or was changed; {fix}")
     if run.weights_path.is_file() and content.get("model") != run.weights_origin():
         raise RunError(f"{path}: is a translation by other weights than those of the run; {fix}")
-    search = {f"search.{key}": value for key, value in content.get("search", {}).items()}
-    origin = content.get("model")
+    origin, search = content.get("model"), content.get("search")
+    settings = {f"search.{key}": value for key, value in search.items()} if isinstance(search, dict) else {}
     checkpoints = origin.get("checkpoints") if isinstance(origin, dict) else None
     num_checkpoints = len(checkpoints) if isinstance(checkpoints, list) else None
-    return lines, {"engine": content.get("engine"), AVERAGED: num_checkpoints, **search}
+    return lines, {"engine": content.get("engine"), AVERAGED: num_checkpoints, **settings}
 
 
 def write_reports(
@@ -268,9 +268,9 @@ def write_reports(
         content["digests"]["translations"] = text_digest(result.translations)
         content["sentences_per_second"] = result.sentences_per_second
         sets[result.name] = content
-    folder = run.folder / "evaluation" / (ENSEMBLE if ENSEMBLE in origin else "")
+    folder, advice = run.folder / "evaluation" / (ENSEMBLE if ENSEMBLE in origin else ""), "evaluate a copy of the run"
     # The lock keeps report and translations of one command together.
-    with lock_directory(folder, "evaluation.lock", timeout=LOCK_TIMEOUT):
+    with lock_directory(folder, "evaluation.lock", advice=advice, timeout=LOCK_TIMEOUT):
         for result in results:
             write_bytes(folder / f"{result.name}.txt", _as_bytes(result.translations))
             write_json(folder / f"{result.name}.json", {"set": result.name, **shared, **sets[result.name]})

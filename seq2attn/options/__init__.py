@@ -140,6 +140,13 @@ class InitOptions:
             raise UserError(f"``hours={self.hours:g}`` is not a time for a training; give a number such as 0.5 or 8")
 
 
+def check_lists(**lists: object) -> None:
+    """Raises UserError for one value in place of a list."""
+    for name, value in lists.items():
+        if isinstance(value, str | Path):
+            raise UserError(f"``{name}`` should be a list: {name}=[{str(value)!r}]")
+
+
 @dataclass(frozen=True)
 class TranslationOptions:
     """The search, the inference engine and the device of a translator; what is not given is that of the run."""
@@ -218,11 +225,13 @@ class TranslationOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        """Check the options that are lists, in place of which Python users may give one value. Raises UserError."""
-        lists = {"overrides": self.overrides, "allow_code": self.allow_code, "ensemble": self.ensemble}
-        for name, value in (lists | {"rerank": self.rerank, "rerank_backward": self.rerank_backward}).items():
-            if isinstance(value, str | Path):
-                raise UserError(f"``{name}`` should be a list: {name}=[{str(value)!r}]")
+        """Check lists, in place of which Python users may give one value, and names. Raises UserError."""
+        check_lists(overrides=self.overrides, allow_code=self.allow_code, ensemble=self.ensemble)
+        check_lists(rerank=self.rerank, rerank_backward=self.rerank_backward)
+        choices = {"precision": (self.precision, SearchPrecision), "long_inputs": (self.long_inputs, LongInputs)}
+        for name, (chosen, known) in choices.items():
+            if chosen is not None and chosen not in get_args(known):
+                raise UserError(f"``{name}={chosen}``: use {' or '.join(get_args(known))}")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from seq2attn.errors import UserError
-from seq2attn.options import Device, OutputFile, Overwrite, Tag, To, repeatable
+from seq2attn.options import Device, OutputFile, Overwrite, Tag, To, check_lists, repeatable
 
 References: TypeAlias = Annotated[list[Path], repeatable("--reference", "FILE", "Reference translations of --source.")]
 
@@ -43,7 +43,8 @@ class EvaluateOptions:
     ] = False
 
     def __post_init__(self) -> None:
-        """Check options that need others. Raises UserError."""
+        """Check options that need others, and lists, in place of which Python users may give one. Raises UserError."""
+        check_lists(references=self.references, metrics=self.metrics)
         if self.attention and not self.as_json:
             raise UserError("``attention`` needs ``as_json``")
 
@@ -65,6 +66,12 @@ class CompareOptions:
     examples: Annotated[
         int, typer.Option(min=0, help="Number of sentences whose translations differ most.", metavar="N")
     ] = 5
+
+    def __post_init__(self) -> None:
+        """Check lists and names, in place of which Python users may give others. Raises UserError."""
+        check_lists(references=self.references)
+        if self.test not in ("bootstrap", "randomization"):
+            raise UserError(f"``test={self.test}``: use bootstrap or randomization")
 
 
 @dataclass(frozen=True)

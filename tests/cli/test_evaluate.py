@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from seq2attn.evaluation.evaluate import (
 )
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.translator import Translator
 from seq2attn.io.lock import lock_directory
 from seq2attn.io.weights import load_tensors
@@ -165,6 +167,34 @@ def test_translations_are_read_as_they_were_written(tmp_path: Path, lines: tuple
     result = SetResult("set", test.digests, len(lines), (), (), 1.0, 1, lines, None, ())
     write_reports(run, {}, [result], BeamConfig(), "")
     assert tuple(read_translations(run, test, [])[0]) == lines
+    report = tmp_path / "evaluation/set.json"
+    for search in (None, []):  # of another program
+        report.write_text(json.dumps(json.loads(report.read_text()) | {"search": search}))
+        assert tuple(read_translations(run, test, [])[0]) == lines
+
+
+def test_the_seconds_are_those_of_translating(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on while batches are translated."""
+    run, waited, now, translate = untrained_run(tmp_path), list[float](), time.monotonic, NativeEngine.translate
+
+    def slow(self: NativeEngine, *arguments: Any, **options: Any) -> Any:
+        waited.append(100)
+        return translate(self, *arguments, **options)
+
+    monkeypatch.setattr(NativeEngine, "translate", slow)
+    monkeypatch.setattr(time, "monotonic", lambda: now() + sum(waited))
+    invoke("evaluate", run.folder)
+    seconds = report_of(run, "ours")["seconds"]
+    assert waited and sum(waited) <= seconds < sum(waited) + 20
+
+
+@pytest.mark.parametrize("more", [[], ["--ensemble", "run"]])
+def test_a_folder_that_cannot_be_written_has_advice(invoke: Invoke, tmp_path: Path, more: list[str]) -> None:
+    folder = untrained_run(tmp_path).folder / "evaluation"
+    (folder / "ensemble" if more else folder).parent.mkdir(exist_ok=True)
+    (folder / "ensemble" if more else folder).write_text("a file")
+    error = invoke("evaluate", "run", *more, code=2).err
+    assert "cannot be written to" in error and error.splitlines()[-1].endswith("; evaluate a copy of the run")
 
 
 def two_runs(folder: Path) -> tuple[RunDirectory, RunDirectory]:

@@ -96,7 +96,9 @@ def test_evaluation_and_comparison(invoke: Invoke, runs: tuple[Path, Path], tmp_
     ]
     assert ensembles[0].results[str(runs[0])][0].scores == ensembles[1].results[str(runs[0])][0].scores
     compared = invoke("compare", *runs, "--source", "in", "--reference", "out", "--examples", "1", "--format", "json")
-    comparison = seq2attn.compare(*map(str, runs), options=seq2attn.CompareOptions(*texts, examples=1))
+    files = str(texts[0]), [*map(str, texts[1])]
+    options = seq2attn.CompareOptions(*files, examples=1)  # type: ignore[arg-type]
+    comparison = seq2attn.compare(*map(str, runs), options=options)
     assert json.loads(json.dumps(asdict(comparison))) == json.loads(compared.out)
     with pytest.raises(seq2attn.UserError, match="two or more different run directories"):
         seq2attn.compare(runs[0], runs[0])
@@ -150,7 +152,7 @@ def test_the_model_of_another_loop_becomes_that_of_a_run(
     monkeypatch.chdir(toy.folder)
     config = seq2attn.load_config(toy.config, [f"run_dir={tmp_path}/run"])
     run = seq2attn.prepare(config, log=lambda _: None)
-    tokenizers = seq2attn.load_prepared(run.folder).tokenizers
+    tokenizers = seq2attn.load_prepared(str(run.folder)).tokenizers
     model = seq2attn.build_model(config.model, *map(len, tokenizers.vocabularies)).eval()
     own = seq2attn.Translator.from_model(model, *tokenizers, search=config.search)
     run.save_trained(model)

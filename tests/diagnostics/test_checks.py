@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+import yaml
 from typer.testing import CliRunner
 
 from seq2attn.cli import app
@@ -25,6 +26,15 @@ BATCHING, CACHE, PADDING, SCORES = CHECKS
 
 def check(run, count=6, file=None):
     return run_checks(load_subject(run, count, file, "cpu"))
+
+
+def test_a_search_of_any_size_is_not_run(tmp_path):
+    """It is that of the run, which may be from someone else."""
+    run = make_run(tmp_path, *FAMILIES["fixed"])
+    config = yaml.safe_load(run.config_path.read_text())
+    config["search"] = {"kind": "beam", "beam_size": 1000, "lengths": {"max_length": 65_536}}
+    run.config_path.write_text(yaml.safe_dump(config))
+    assert load_subject(run, 1, None, "cpu").search.kind == "greedy"
 
 
 def failed_checks(run):

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+import seq2attn
+from seq2attn.config import plugin
 from seq2attn.errors import UserError
 from seq2attn.exporters.ctranslate2_target import CTranslate2Target
 from seq2attn.exporters.huggingface_target import HuggingFaceTarget
@@ -18,6 +20,7 @@ from seq2attn.models import Seq2Seq
 from seq2attn.models.ensemble import SearchModel
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.options import TranslationOptions
+from seq2attn.options.runs import CompareOptions, EvaluateOptions
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, TokenIds
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -194,8 +197,31 @@ def test_a_budget_is_divided_by_the_hypotheses(engines: dict[str, Engine], name:
     assert name != "ctranslate2" or recorder.scored == [60]
 
 
+@pytest.mark.parametrize(("option", "known"), [("precision", "float32"), ("long_inputs", "split")])
+def test_names_that_are_misspelled_are_refused(option: str, known: str) -> None:
+    with pytest.raises(UserError, match=f"``{option}=bf16``: use {known} or"):
+        TranslationOptions(**{option: "bf16"})
+
+
 @pytest.mark.parametrize("option", ["overrides", "allow_code", "ensemble", "rerank", "rerank_backward"])
 def test_options_that_are_lists_refuse_one_value(option: str) -> None:
     for value in ("run", Path("run")):
         with pytest.raises(UserError, match=rf"``{option}`` should be a list: {option}=\['run'\]"):
             TranslationOptions(**{option: value})
+
+
+def test_options_of_finished_runs_refuse_one_value_and_other_names() -> None:
+    with pytest.raises(UserError, match=r"``metrics`` should be a list: metrics=\['bleu'\]"):
+        EvaluateOptions(metrics="bleu")  # type: ignore[arg-type]
+    for options in (EvaluateOptions, CompareOptions):
+        with pytest.raises(UserError, match=r"``references`` should be a list: references=\['a'\]"):
+            options(references=Path("a"))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="``test=bs``: use bootstrap or randomization"):
+        CompareOptions(test="bs")  # type: ignore[arg-type]
+
+
+def test_a_package_may_be_allowed_as_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "_allowed", set())
+    seq2attn.allow_code("my_scores")
+    seq2attn.allow_code(["my_decoders:GRU"])
+    assert plugin._allowed == {"my_scores", "my_decoders"}
