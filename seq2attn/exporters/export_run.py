@@ -60,23 +60,20 @@ def export_run(
     if mistakes := target.unsupported(experiment):
         raise run.config_error(mistakes)
     loaded = run.load()
-    source = loaded.tokenizers.source
-    source.check_tag(options.tag)
+    loaded.tokenizers.source.check_tag(options.tag)
     lines = [add_tag(line, options.tag) for line in _verification_lines(run, options.verify_with)]
     _check_direction(run, loaded.tokenizers)
     check_replaceable(where)
     with atomic_dir(Path(os.path.realpath(where))) as partial:  # what a link points to is replaced, and not the link
         target.export(run, partial, dtype)
-        target.check_tokenizer(source, partial, lines)
+        target.check_tokenizer(loaded.tokenizers.source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
         lengths, search_options = _supported_search(engine, experiment.search)
         report = compare_engines(loaded, engine, lines, BeamConfig(lengths=lengths), engine.max_source_length)
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])
-        standalone = ""
-        if not target.has_own_tokenizers:
-            standalone = write_standalone(target.name, loaded, partial, lines, has_search=not search_options)
+        standalone = "" if target.has_own_tokenizers else write_standalone(engine, loaded, partial, lines)
         write_manifest(run, target.name, dtype, asdict(report), partial)
         usage = standalone + target.usage(run, where, search_options)
         model_card = build_model_card(run, dtype, report, target.hub_library, usage)
@@ -110,7 +107,7 @@ def _supported_search(engine: Engine, search: SearchConfig) -> tuple[LengthsConf
 def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
     """The lines that both engines translate. Raises DataError if there are none."""
     if file is not None:
-        lines = list(read_lines(file))
+        lines = list(read_lines(Path(file)))
     else:
         dev = run.load_config().data.dev
         try:

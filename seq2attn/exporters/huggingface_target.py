@@ -50,6 +50,8 @@ LAYER_OPTIONS = {
     "embedding_norm": (False,),
 }
 """Options of encoder and decoder, with the values that both architectures have."""
+TOKEN_IDS = {"pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": BOS, "forced_eos_token_id": EOS}
+"""Special ids, in both files of settings."""
 
 
 class HuggingFaceTarget(ExportTarget):
@@ -191,10 +193,7 @@ def _architecture(experiment: ExperimentConfig, sizes: Sequence[int]) -> dict[st
         "max_position_embeddings": max(
             MIN_POSITIONS, max_source_length(experiment) + 1, experiment.search.lengths.max_length + 2
         ),
-        "pad_token_id": PAD,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-        "forced_eos_token_id": EOS,
+        **TOKEN_IDS,
         "is_encoder_decoder": True,
     }
     for side, part in (("encoder", encoder), ("decoder", decoder)):
@@ -211,10 +210,7 @@ def _generation(search: SearchConfig) -> dict[str, Any]:
     """The content of `generation_config.json`. Its lengths include BOS and EOS."""
     lengths = search.lengths
     content: dict[str, Any] = {
-        "pad_token_id": PAD,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-        "forced_eos_token_id": EOS,
+        **TOKEN_IDS,
         "suppress_tokens": [PAD, BOS],
         "max_length": lengths.max_length + 2,
     }

@@ -51,7 +51,7 @@ def build_model_card(run: RunDirectory, dtype: str, agreement: AgreementReport, 
         "Use": usage,
         "Model": _model(run, experiment, dtype),
         "Training data": "\n".join(_data(run, experiment)),
-        "Scores": _scores(run),
+        "Scores": "\n".join(_scores(run)),
         "Verification": _verification(agreement),
         "License": f"Not stated. Put the license of the model, such as `{LICENSE_HINT}`, into the head of this file.",
         "Limits": _limits(experiment),
@@ -100,24 +100,20 @@ def _data(run: RunDirectory, experiment: ExperimentConfig) -> Iterator[str]:
         yield f"The weights are those of `{folder}`, which was imported."
     if experiment.training.init_from is not None:
         yield f"Training began with the weights of `{experiment.training.init_from.run_dir.name}`."
-    report = DataReport.load(run.folder)
-    if report is not None:
+    if (report := DataReport.load(run.folder)) is not None:
         files = ", ".join(f"`{file.name}`" for corpus in experiment.data.train for file in corpus.files)
         yield f"{report.train.num_pairs:,} pairs: {files}."
 
 
-def _scores(run: RunDirectory) -> str:
+def _scores(run: RunDirectory) -> Iterator[str]:
     """The scores of the present weights."""
-    lines: list[str] = []
     origin = run.weights_origin()
+    hint, problem = "remove it, or evaluate again", "is not a report of `evaluate`, or is corrupt"
     for path in sorted((run.folder / "evaluation").glob("*.json")):
-        hint = "remove it, or evaluate again"
-        problem = "is not a report of `evaluate`, or is corrupt"
         report = validate(TypeAdapter(EvaluationRecord), read_object(path, hint), path, problem, hint)
         if report.model == origin:
             where = f"on `{report.set}` ({report.sentences:,} sentences, {report.engine})"
-            lines += [f"- {score.name} {score.value:.2f} {where}: `{score.signature}`" for score in report.scores]
-    return "\n".join(lines)
+            yield from (f"- {score.name} {score.value:.2f} {where}: `{score.signature}`" for score in report.scores)
 
 
 def _verification(report: AgreementReport) -> str:

@@ -84,12 +84,9 @@ class OnnxRNNLayer(nn.Module):
         steps, sentences, _ = x.shape
         final = [self.directions, sentences, self.dim]
         shapes = [[steps, *final], *[final] * (1 if self.operator == "GRU" else 2)]
-        attributes: dict[str, Any] = {
-            "hidden_size": self.dim,
-            "direction": "bidirectional" if self.directions == 2 else "forward",
-        }
-        if self.operator == "GRU":
-            attributes["linear_before_reset"] = 1
+        direction = "bidirectional" if self.directions == 2 else "forward"
+        attributes: dict[str, Any] = {"hidden_size": self.dim, "direction": direction}
+        attributes |= {"linear_before_reset": 1} if self.operator == "GRU" else {}
         outputs, *finals = torch.onnx.ops.symbolic_multi_out(
             self.operator,
             (x, self.input_weight, self.hidden_weight, self.bias, lengths),

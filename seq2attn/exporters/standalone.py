@@ -8,13 +8,15 @@ translate.py                                     translation by the library of t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import filterfalse
 from pathlib import Path
 from string import Template
 
 from seq2attn.experiment.run_directory import LoadedRun
-from seq2attn.exporters.tokenizer_export import EXPORTED_KINDS, moses_code, sentencepiece_model
+from seq2attn.exporters.tokenizer_export import EXPORTED_KINDS, blank_lines_code, moses_code, sentencepiece_model
+from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.ctranslate2_engine import UNLIMITED_PATIENCE
 from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.io.files import read_bytes, write_bytes, write_json
@@ -39,13 +41,12 @@ python {program} < input.txt > output.txt
 """
 
 
-def write_standalone(name: str, run: LoadedRun, folder: Path, lines: Sequence[str], *, has_search: bool) -> str:
-    """Write both tokenizers and, if SentencePiece gives the same ids for `lines`, the program for the format `name`.
+def write_standalone(engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
+    """Write both tokenizers and, if SentencePiece gives the same ids for `lines`, the program for the engine's library.
 
-    Returns its instructions for the model card; none without a program. `has_search`: whether the engine of the format
-    has the search of the run.
+    Returns its instructions for the model card; none without a program.
     """
-    tokenizers, search = run.tokenizers, run.experiment.search
+    name, tokenizers, search = engine.name, run.tokenizers, run.experiment.search
     source, target = tokenizers
     kinds = {config.kind for config in run.experiment.tokenizer.per_side}
     if not kinds <= {*EXPORTED_KINDS} or source.tags:
@@ -58,11 +59,15 @@ def write_standalone(name: str, run: LoadedRun, folder: Path, lines: Sequence[st
             write_json(folder / f"{side}_vocabulary.json", list(tokenizer.vocabulary.tokens))
     is_greedy = name == "onnx"
     is_limited = search.lengths.min_length or search.lengths.min_length_ratio or search.no_repeat_ngram_size
-    has_other_search = search.mbr or (is_limited if is_greedy else not has_search)
+    has_other_search = search.mbr or (is_limited if is_greedy else engine.unsupported(search))
     if target.line_prefix or has_other_search or not _has_same_ids(source, folder / SOURCE_MODEL, lines):
         return ""
     needed, imports, line = moses_code(source)
-    values = _search_values(run) | {"imports": imports, "line": line}
+    values = _search_values(run, engine.max_source_length) | {
+        "imports": imports,
+        "line": line,
+        "blank_lines": blank_lines_code(),
+    }
     template = Path(__file__).with_name(f"{name}_program.txt").read_text(encoding="utf-8")
     write_bytes(folder / PROGRAM, Template(template).substitute(values).encode())
     described = "It translates as `seq2attn translate --greedy`." if is_greedy else "It has the search of the run."
@@ -78,7 +83,7 @@ def _has_same_ids(source: Tokenizer, model: Path, lines: Sequence[str]) -> bool:
     return all([*source.line_prefix, *map(source.vocabulary.id, one)] == source.encode(line) for line, one in pieces)
 
 
-def _search_values(run: LoadedRun) -> dict[str, object]:
+def _search_values(run: LoadedRun, engine_limit: int | None) -> dict[str, object]:
     """Limits and search of a run, as literals of a program."""
     source, search, lengths = run.tokenizers.source, run.experiment.search, run.experiment.search.lengths
     beam_size, patience = 1, 1.0
@@ -86,7 +91,7 @@ def _search_values(run: LoadedRun) -> dict[str, object]:
         beam_size, patience = search.beam_size, search.patience or UNLIMITED_PATIENCE
     return {
         "prefix": source.convert_ids_to_tokens(source.line_prefix),
-        "max_source": max_source_length(run.experiment),
+        "max_source": min(max_source_length(run.experiment), engine_limit or sys.maxsize),
         "max_length": lengths.max_length,
         "max_ratio": lengths.max_ratio or lengths.max_length,
         "extra": EXTRA_TOKENS,

@@ -111,7 +111,6 @@ def moses_code(source: Tokenizer) -> tuple[list[str], str, str]:
     if not isinstance(source, SentencePieceTokenizer) or source.config.punctuation is None:
         return ["sentencepiece"], "", "line"
     code = f"""\
-from unicodedata import category
 from sacremoses import MosesPunctNormalizer
 
 moses = MosesPunctNormalizer("{source.config.punctuation}", pre_replace_unicode_punct=True)
@@ -123,6 +122,11 @@ def normalize(line):
 
 """
     return ["sentencepiece", "sacremoses"], code, "normalize(line)"
+
+
+def blank_lines_code() -> str:
+    """The function `is_blank` of a program, which translates these lines as this package."""
+    return Path(__file__).with_name("blank_lines.txt").read_text(encoding="utf-8")
 
 
 def usage_code(source: Tokenizer, folder: Path) -> str:
@@ -137,14 +141,16 @@ pip install {" ".join(packages)}
 
 ```python
 import sys
+from unicodedata import category
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 {code}
+{blank_lines_code()}
 folder = "{folder}"
 tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)
-with open("input.txt", "rb") as file:
-    lines = [line.decode().removesuffix("\\n") for line in file]
-sources = {{line: {line} for line in lines if line.strip()}}
-output = model.generate(**tokenizer([*sources.values()], return_tensors="pt", padding=True))
+with open("input.txt", encoding="utf-8-sig", errors="replace", newline="\\n") as file:
+    lines = [line.removesuffix("\\n") for line in file]
+sources = {{line: {line} for line in lines if not is_blank(line)}}
+output = model.generate(**tokenizer([*sources.values()], return_tensors="pt", padding=True, truncation=True))
 translations = dict(zip(sources, tokenizer.batch_decode(output, skip_special_tokens=True)))
 sys.stdout.buffer.write("".join(translations.get(line, "") + "\\n" for line in lines).encode())
 ```

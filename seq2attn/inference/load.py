@@ -73,12 +73,12 @@ def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: Tr
     engine = _load_engine(run, [first, *others], options, device)
     if options.replace_unk:
         check_replaces_unknown_words(first.model, first.tokenizers)
-    for folder, member in zip(options.ensemble, others, strict=True):
-        _check_member(member.tokenizers, folder, first.tokenizers, run.folder)
     rerankers = load_rerankers(options, run, first.tokenizers, search, device)
     members = tuple(Member(one.model, one.tokenizers, model_source_limit(one.experiment)) for one in (first, *others))
     if options.to is not None:
         members = tuple(member.translating_into(options.to) for member in members)
+    for folder, member in zip(options.ensemble, members[1:], strict=True):
+        _check_member(member.tokenizers, folder, members[0].tokenizers, run.folder)
     if mistakes := engine.unsupported(search):
         if options.mbr is not None:
             raise UserError(f"``mbr``: {EngineError(engine.name, mistakes)}")

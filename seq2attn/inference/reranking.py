@@ -44,7 +44,7 @@ class RerankRun:
     @classmethod
     def parse(cls, text: str, *, is_backward: bool) -> RerankRun:
         """The run of `RUN_DIR` or `RUN_DIR:WEIGHT`. Raises UserError for a weight that is negative or infinite."""
-        folder, _, number = text.rpartition(":")
+        folder, _, number = str(text).rpartition(":")
         try:
             weight = float(number) if folder else 1.0
         except ValueError:

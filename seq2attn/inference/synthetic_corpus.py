@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -190,6 +190,8 @@ class SyntheticCorpus:
 
     def _filter(self, translator: Translator, filters: FiltersConfig, min_log_prob: float | None) -> SyntheticReport:
         """Write the pairs that pass all filters, and the report. Raises DataError if there are none."""
+        if self.side == "target":  # the source of the run is the target of the corpus
+            filters = filters.model_copy(update={"max_length": filters.max_lengths[::-1]})
         pair_filter, left_out = PairFilter(filters), Counter[str]()
         tokenizers = translator.tokenizers
         source, target = tokenizers if self.side == "source" else tokenizers[::-1]
@@ -224,10 +226,7 @@ class SyntheticCorpus:
 
     def _read_pairs(self) -> Iterator[SyntheticPair]:
         """All lines and their translations. Raises RunError for a corrupt file."""
-        for start in count(step=CHUNK):
-            path = self._translations(start)
-            if not path.exists():
-                return
+        for path in takewhile(Path.exists, map(self._translations, count(step=CHUNK))):
             for number, record in enumerate(read_lines(path), start=1):
                 place, fix = f"{path}:{number}", "remove the file and start again"
                 pair = parse_json(record, place, fix)

@@ -174,16 +174,12 @@ class Translator:
         checker = InputChecker(self.known_characters)
         translator = self if to is None else self.with_target_language(to)
         search = search or self.search
-        translations = list(
-            translator.translate_iterable(
-                [lines] if isinstance(lines, str) else lines,
-                search if beam is None else beam_search(search, beam),
-                num_hypotheses=num_hypotheses,
-                prefix=prefix,
-                attention=attention,
-                checker=checker,
-            )
+        search = search if beam is None else beam_search(search, beam)
+        texts = [lines] if isinstance(lines, str) else lines
+        output = translator.translate_iterable(
+            texts, search, num_hypotheses=num_hypotheses, prefix=prefix, attention=attention, checker=checker
         )
+        translations = list(output)
         warn_at_caller(checker)
         return translations[0] if isinstance(lines, str) else translations
 

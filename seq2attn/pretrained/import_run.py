@@ -142,7 +142,7 @@ def _probe_lines(vocabulary: Vocabulary, file: Path | None) -> Sequence[str]:
     Raises DataError for a file without text.
     """
     if file is not None:
-        lines = [line for line in read_lines(file) if not is_blank(line)]
+        lines = [line for line in read_lines(Path(file)) if not is_blank(line)]
         if not lines:
             raise DataError(f"{file}: has no line to verify with")
         return lines

@@ -27,6 +27,7 @@ from seq2attn.errors import DataError
 from seq2attn.io.files import open_regular
 from seq2attn.io.weights import MAX_ARRAYS
 from seq2attn.pretrained.bart import BART_NAMES
+from seq2attn.pretrained.hf_weights import FORBIDDEN_LOGIT
 
 ArrayReader: TypeAlias = Callable[[], NDArray[Any]]
 OPTIONS = "special:model.yml"
@@ -150,7 +151,7 @@ def _tensor(name: str, array: NDArray[Any], size: int) -> Tensor:
         raise ValueError(f"`{name}` has the shape {array.shape} and the type {array.dtype}")
     tensor = torch.tensor(array.T if re.search("_W[qkvo12f]?$", name) else array, dtype=torch.float32)
     if name == "decoder_ff_logit_out_b":
-        return torch.nn.functional.pad(tensor, (0, size - tensor.size(1)))
+        return torch.nn.functional.pad(tensor, (0, size - tensor.size(1)), value=FORBIDDEN_LOGIT)
     if name in TABLES:
         return torch.nn.functional.pad(tensor, (0, 0, 0, size - len(tensor)))
     return tensor[0] if tensor.dim() == 2 and len(tensor) == 1 else tensor

@@ -155,12 +155,9 @@ class T5(Family):
 
     def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides; the source has its task before each line."""
+        path = self.folder.resolve() / PIECES_FILE
         special_tokens = [*self.token_ids()[0][1]][len(self.pieces) :]
-        target = {
-            "kind": "sentencepiece",
-            "path": self.folder.resolve() / PIECES_FILE,
-            "special_tokens": special_tokens,
-        }
+        target = {"kind": "sentencepiece", "path": path, "special_tokens": special_tokens}
         return target | {"prefix": self.task[1].get("prefix")}, target
 
     @cached_property

@@ -21,11 +21,7 @@ from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 
 def check_tokenizer(
-    folder: Path,
-    source: Tokenizer,
-    rows: Sequence[int],
-    original: Callable[[str], list[int]],
-    lines: Sequence[str],
+    folder: Path, source: Tokenizer, rows: Sequence[int], original: Callable[[str], list[int]], lines: Sequence[str]
 ) -> None:
     """Raises UserError if the `original` gives other ids than `source` for a line; `rows`: of the source."""
     for line in lines:

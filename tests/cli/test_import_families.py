@@ -99,6 +99,8 @@ def test_the_language_of_a_marian_model_can_be_another_one(invoke: Invoke, tmp_p
     invoke("import", "hf", "english", "--to", "eng", "--no-punctuation", "--verify-with", "tagged")
     error = invoke("translate", "run", SOURCE[0], "--ensemble", "english", code=2).err
     assert "with run, which was imported for `>>fra<<`, not `>>eng<<`" in error
+    both = invoke(*scored, SOURCE[0], "--to", "eng", "--ensemble", "english").out  # the same model
+    assert both == tagged[0]
     error = invoke("translate", "run", SOURCE[0], "--rerank", "english", code=2).err
     assert "--rerank english:1: was imported for `>>eng<<`, and the text is `>>fra<<`; import it again" in error
     assert invoke("translate", "run", SOURCE[0], "--rerank", "run").out == invoke("translate", "run", SOURCE[0]).out

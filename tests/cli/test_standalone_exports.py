@@ -25,7 +25,11 @@ sys.modules["seq2attn"] = sys.modules["torch"] = None  # which cannot be importe
 runpy.run_path(sys.argv[1], {}, "__main__")
 """
 """With `-I`, which leaves out PYTHONPATH and the working directory."""
-LINES = b"rot\t haus\xc2\xa0alt\n\n  \nrot\nzzz \xc3\x84\xc3\x96 \xf0\x9f\x98\x80\n" + b"und neu " * 40 + b"\n"
+INVISIBLE = (
+    b"\xef\xbb\xbfrot\n\xe2\x80\x8b\n\xc2\xad \xe2\x80\x8e\n\xff neu\n\xef\xbb\xbfrot\n\xef\xb8\x8f \xe3\x85\xa4\n"
+)
+LONG = b"und neu " * 40 + b"\n"
+LINES = INVISIBLE + b"rot\t haus\xc2\xa0alt\n\n  \nrot\nzzz \xc3\x84\xc3\x96 \xf0\x9f\x98\x80\n" + LONG
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("standalone")
     write_toy(folder)
     invoke_in(folder, "train", "toy.yaml", *(f"--set={change}" for change in CHANGES))
-    (folder / "in").write_bytes((folder / "text/mixed.de").read_bytes() + LINES)
+    (folder / "in").write_bytes(LINES + (folder / "text/mixed.de").read_bytes())
     return folder
 
 
@@ -80,6 +84,16 @@ def test_the_program_translates_as_the_engine(home: Path, engine: str, search: d
     assert (done.code, done.err) == (0, "") and done.out == translated
     assert run_process(home, ["bash", "-c", f"{sys.executable} -I alone.py out/translate.py < /dev/null"]).out == ""
     assert len({*translated.splitlines()}) > 30
+
+
+def test_a_program_cuts_lines_as_its_engine(home: Path) -> None:
+    """CTranslate2 has fewer positions than the run takes."""
+    run, out = export(home, "ctranslate2", {**BEAM, "lengths": {"max_source_length": 3000}})
+    (home / "long").write_text("rot haus " * 1200 + "\nrot\n", "utf-8")
+    (home / "alone.py").write_text(ALONE, "utf-8")
+    done = run_process(home, ["bash", "-c", f"{sys.executable} -I alone.py out/translate.py < long"])
+    long = "--engine", "ctranslate2", "--export-dir", out, "--long-inputs", "truncate"
+    assert done.out == invoke_in(home, "translate", run, "-i", "long", *long).out
 
 
 def test_tokenizers_that_are_not_of_sentencepiece_are_in_the_folder(invoke: Invoke, tmp_path: Path) -> None:

@@ -195,6 +195,9 @@ def test_lengths_are_those_in_the_tokens_of_each_side(invoke: Invoke, tmp_path: 
     lengths = [sorted((len(source.encode(line)), len(target.encode(text)))) for line, text, _ in everything]
     kept = [pair for pair, (low, high) in zip(everything, lengths, strict=True) if high <= 3 * low]
     assert read(tmp_path / "out", side) == kept != everything
+    invoke(*arguments, "--set", "data.filters.max_length=[6, 9999]")  # of the sides of the run
+    kept = [pair for pair in everything if len(source.encode(pair[0])) <= 6]
+    assert read(tmp_path / "out", side) == kept != everything
 
 
 def test_a_pair_with_a_part_of_a_line_is_left_out(invoke: Invoke, tmp_path: Path) -> None:

@@ -75,11 +75,12 @@ READER_METHODS = {
     *("read_text", "read_bytes"),
 }
 READERS_ALLOWED = {
+    ("data/corpora.py", "read_text"),  # a file of the package
     ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
     ("explorer/widget.py", "model_validate"),  # a message of the page
     ("explorer/widget.py", "read_text"),  # a file of the package
     ("data/corpus.py", "numpy.load"),  # of a regular file, which is mapped
-    ("exporters/standalone.py", "read_text"),  # a program of the package
+    *((f"exporters/{name}.py", "read_text") for name in ("standalone", "tokenizer_export")),  # files of the package
     ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
     ("pretrained/marian_weights.py", "numpy.load"),  # of bytes whose arrays were counted and measured

@@ -204,24 +204,19 @@ class CTranslate2Engine(Engine):
 
 def unsupported_search(search: SearchConfig) -> list[FieldError]:
     """Options of a search that CTranslate2 does not support, with their config keys."""
-    mistakes = []
-    if isinstance(search, SampleConfig):
-        message = f"{ENGINE_NAME} samples without `search.seed`; use `greedy` or `beam`, or ``engine=native``"
-        mistakes.append(FieldError("search.kind", message))
-    if search.no_repeat_ngram_size is not None:
-        message = f"{ENGINE_NAME} computes other scores where tokens are blocked; use null, or ``engine=native``"
-        mistakes.append(FieldError("search.no_repeat_ngram_size", message))
-    if search.coverage_penalty:
-        message = f"{ENGINE_NAME} has another coverage penalty; use 0, or ``engine=native``"
-        mistakes.append(FieldError("search.coverage_penalty", message))
-    if isinstance(search, BeamConfig) and search.num_beam_groups > 1:
-        message = f"{ENGINE_NAME} has no diverse beam search; use 1, or ``engine=native``"
-        mistakes.append(FieldError("search.num_beam_groups", message))
-    for name in ("min_length", "min_length_ratio"):
-        if getattr(search.lengths, name) > 0:
-            message = f"{ENGINE_NAME} computes other scores where EOS is forbidden; use 0, or ``engine=native``"
-            mistakes.append(FieldError(f"search.lengths.{name}", message))
-    return mistakes
+    lengths, has_blocks = search.lengths, search.no_repeat_ngram_size is not None
+    is_diverse = isinstance(search, BeamConfig) and search.num_beam_groups > 1
+    forbidden = "computes other scores where EOS is forbidden; use 0"
+    reasons = {
+        "kind": (isinstance(search, SampleConfig), "samples without `search.seed`; use `greedy` or `beam`"),
+        "no_repeat_ngram_size": (has_blocks, "computes other scores where tokens are blocked; use null"),
+        "coverage_penalty": (search.coverage_penalty > 0, "has another coverage penalty; use 0"),
+        "num_beam_groups": (is_diverse, "has no diverse beam search; use 1"),
+        "lengths.min_length": (lengths.min_length > 0, forbidden),
+        "lengths.min_length_ratio": (lengths.min_length_ratio > 0, forbidden),
+    }
+    found = {key: reason for key, (is_lacking, reason) in reasons.items() if is_lacking}
+    return [FieldError(f"search.{key}", f"{ENGINE_NAME} {why}, or ``engine=native``") for key, why in found.items()]
 
 
 def import_ctranslate2() -> ModuleType:

@@ -25,7 +25,6 @@ from seq2attn.config.base import FieldError
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.decoding_state import (
@@ -187,7 +186,7 @@ class OnnxModel:
 
 
 @dataclass(frozen=True)
-class OnnxEngine(Engine):
+class OnnxEngine(NativeEngine):
     """The search of this package over the graphs of an export."""
 
     name = ENGINE_NAME
@@ -208,12 +207,7 @@ class OnnxEngine(Engine):
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each source, best first. Raises EngineError for a search that is `unsupported`."""
         self.check_search(search)
-        engine = NativeEngine(self.model)
-        return engine.translate(sources, search, budget=budget, prefixes=prefixes, phrases=phrases)
-
-    def token_log_probs(self, pairs: IdPairs, *, budget: int) -> list[list[float]]:
-        """Forced decoding: the log-probability of each target token and of EOS."""
-        return NativeEngine(self.model).token_log_probs(pairs, budget=budget)
+        return super().translate(sources, search, budget=budget, prefixes=prefixes, phrases=phrases)
 
 
 def load_onnx(run: RunDirectory, folder: Path, device: torch.device) -> OnnxEngine:

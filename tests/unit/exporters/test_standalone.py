@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import pytest
 
@@ -37,7 +38,7 @@ def source(tmp_path: Path) -> SentencePieceTokenizer:
 
 def test_a_program_normalizes_lines_as_the_tokenizer(source: SentencePieceTokenizer) -> None:
     _, code, expression = moses_code(source)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"category": category}
     exec(code, names)
     for line in (*SOURCE, "Haus\u00adboot", "a\u200bb\x07 c\td", "„Wo?“, fragte er — „hier“ …"):
         assert collapse_line(eval(expression, names, {"line": line})) == source.normalize(line)
@@ -46,8 +47,8 @@ def test_a_program_normalizes_lines_as_the_tokenizer(source: SentencePieceTokeni
 def test_the_program_of_a_model_card_has_a_line_for_each_line(source: SentencePieceTokenizer, tmp_path: Path) -> None:
     """In UTF-8, whatever the encoding of the terminal is."""
     (code,) = re.findall("^```python\n(.*?)^```", usage_code(source, tmp_path), re.MULTILINE | re.DOTALL)
-    text = "ä日 b\n\nc d\n".encode()
-    (tmp_path / "input.txt").write_bytes(text)
+    text = "ä日 b\n\nc\u2028 d\n".encode()
+    (tmp_path / "input.txt").write_bytes(b"\xef\xbb\xbf" + text + b"\xe2\x80\x8b\n\xff\n")
     command = [sys.executable, "-c", TRANSFORMERS + code]
     done = subprocess.run(command, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"}, capture_output=True, check=True)
-    assert done.stdout == text
+    assert done.stdout == text + "\n\ufffd\n".encode()

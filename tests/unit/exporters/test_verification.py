@@ -46,6 +46,10 @@ class Defective(Engine):
     defect: str
 
     @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.engine.name
+
+    @property
     def description(self) -> str:
         return self.engine.description
 

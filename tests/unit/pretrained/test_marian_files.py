@@ -145,6 +145,24 @@ def test_a_sentencepiece_model_may_be_the_vocabulary(
     assert not ours["source_embedding.embedding.weight"][BOS].any()  # Marian starts from zeros
 
 
+def test_a_target_vocabulary_that_is_smaller(
+    original: tuple[Path, Arrays], npz: Path, sentence: Path, tmp_path: Path
+) -> None:
+    """The rows that only the source has are no tokens of a translation."""
+    ids, size = yaml.safe_load((npz / "vocab.yml").read_text("utf-8")), 50
+    few = {piece: id for piece, id in ids.items() if id < size}
+    (npz / "target.yml").write_text(yaml.safe_dump(few, allow_unicode=True), "utf-8")
+    decoder(vocabs=["vocab.yml", "target.yml"])(npz, {})
+    arrays = dict(original[1])
+    arrays["encoder_Wemb"] = arrays.pop("Wemb")
+    arrays["decoder_Wemb"] = arrays["encoder_Wemb"][:size]
+    arrays["decoder_ff_logit_out_b"] = arrays["decoder_ff_logit_out_b"][:, :size] - 30  # all are below a row of zeros
+    shared = {"tied_embeddings_all": False, "tied_embeddings": True}
+    write_npz(npz / "model.npz", arrays, marian_options(dim_vocabs=[len(ids), size], **shared))
+    report = import_model(npz, tmp_path / "run", TRANSFORMERS, verify_with=sentence)
+    assert report is not None and report.searches[0].token_agreement == 1
+
+
 def options(**changes: Any) -> Callable[[Path, Arrays], object]:
     return lambda folder, arrays: write_npz(folder / "model.npz", arrays, marian_options(**changes))
 
