@@ -10,10 +10,12 @@ import shutil
 import tarfile
 import zipfile
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
@@ -228,44 +230,25 @@ def _tatoeba(sums: dict[str, str]) -> Iterator[Text]:
         yield Text(name, (Part("http://www.manythings.org/anki/deu-eng.zip", "deu.txt", lines),), sha256)
 
 
-_MULTI30K = {
-    "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
-    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
-    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
-    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
-    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
-    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
-    "test_2017_flickr.de": "c3078bc3b36808bf9d20eb2347ed6137016179ef59ec0d2b9b8ecc3fb2880081",
-    "test_2017_flickr.en": "ce1450ddc5ab0834502579d77a170849952e15a2938b34cc503bdc25ebb4fb98",
-    "test_2017_mscoco.de": "58277df3c75f92f7145a11b910b553d1cf82c439249d4dc237c899609eafac22",
-    "test_2017_mscoco.en": "43051fdfa86fd5395182e718a94ca67b1b227b9f7c79596ff0f6b813216981d2",
-}
-_MULTI30K_TOKENIZED = {
-    "train.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
-    "train.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
-    "val.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
-    "val.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
-    "test_2016_flickr.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
-    "test_2016_flickr.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
-    "test_2017_flickr.de": "02067e4a9402786a4fcb8c1b6f4307e4a5073ced64800abead5273b54f5f31f6",
-    "test_2017_flickr.en": "c9d1dfd7a26add989382e534af235af9f0f658b2a30e7eb0efdaf142496ee54f",
-    "test_2017_mscoco.de": "e2825990b8a4e5289d2cdba801d57c187810bab9b4f5d87a30c35800a0d871b6",
-    "test_2017_mscoco.en": "fe69ae004d71c42ead0301e70c57de5b1b6b5fb7f52210d42b22801e98e656f3",
-}
-_TATOEBA = {
-    "train.de": "724ea7e830269ba5d4c0bec292cc10acad2eb88278e2afa515345c5d342d5c28",
-    "train.en": "e49715e2e23a8a8829a829ff005a38045d7192b7299a4585dbcaf893f8cc95b5",
-    "dev.de": "da190f4ced12a39ab82d22d1f3a6f45e98978d2522611d91ceabf650d1abd66b",
-    "dev.en": "4225e728e6ddae5679b690510c4d8c224ae5b85c21b4192daf2bc92574f29cba",
-    "test.de": "74d05ec005ffebbfae0328424ea54a650ebbd43d6ff3a8898a5549d5a0885a6d",
-    "test.en": "50ee23b24277b915dd005ee8ce89cc7af0cb7d1a6385c12225a606cd3960a4d6",
-}
+def _read_sums() -> dict[str, dict[str, str]]:
+    """The SHA-256 of texts, by corpus and name. In a folder of a mirror, `sha256sum --check` takes the same file."""
+    sums = defaultdict[str, dict[str, str]](dict)
+    for line in files("seq2attn.data").joinpath("corpora.sha256").read_text(encoding="utf-8").splitlines():
+        sha256, path = line.split()
+        corpus, name = path.split("/")
+        sums[corpus][name] = sha256
+    return sums
+
+
+_SUMS = _read_sums()
 CORPORA = {
-    "multi30k": PublicCorpus("image captions, 29,000 pairs", _multi30k("raw", "{}.{}.gz", _MULTI30K)),
+    "multi30k": PublicCorpus("image captions, 29,000 pairs", _multi30k("raw", "{}.{}.gz", _SUMS["multi30k"])),
     "multi30k-lc-tok": PublicCorpus(
-        "the same, lower-cased and tokenized", _multi30k("tok", "{}.lc.norm.tok.{}", _MULTI30K_TOKENIZED)
+        "the same, lower-cased and tokenized", _multi30k("tok", "{}.lc.norm.tok.{}", _SUMS["multi30k-lc-tok"])
     ),
-    "tatoeba-de-en": PublicCorpus("short sentences, 164,000 pairs in 2018", tuple(_tatoeba(_TATOEBA)), is_living=True),
+    "tatoeba-de-en": PublicCorpus(
+        "short sentences, 164,000 pairs in 2018", tuple(_tatoeba(_SUMS["tatoeba-de-en"])), is_living=True
+    ),
     "iwslt14-de-en": PublicCorpus("TED talks, 167,000 pairs", (*_iwslt14("de"), *_iwslt14("en"))),
     "iwslt15-en-vi": PublicCorpus(
         "TED talks, tokenized, 133,000 pairs", _stanford("iwslt15.en-vi", "train tst2012 tst2013", "en vi")

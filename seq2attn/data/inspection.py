@@ -133,13 +133,8 @@ class _SideCounts:
 
     def statistics(self) -> SideStatistics:
         shares = {"median": 50, "95 %": 95, "99 %": 99, "longest": 100}
-        quantiles = np.percentile(self.lengths or [0], [*shares.values()]).tolist()
-        return SideStatistics(
-            sum(self.lengths),
-            self.num_unknown,
-            dict(zip(shares, quantiles, strict=True)),
-            dict(self.characters.most_common()),
-        )
+        quantiles = dict(zip(shares, np.percentile(self.lengths or [0], [*shares.values()]).tolist(), strict=True))
+        return SideStatistics(sum(self.lengths), self.num_unknown, quantiles, dict(self.characters.most_common()))
 
 
 class CorpusInspector:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from seq2attn.data.corpus import TextPair
-from seq2attn.data.readers import PlainTextConfig
+from seq2attn.data.readers import PlainTextConfig, check_regular
 from seq2attn.errors import DataError
 from seq2attn.io.files import atomic_dir
 
@@ -73,8 +73,9 @@ def read_pairs(files: tuple[Path, Path]) -> Iterator[TextPair]:
     """The pairs of two files, with progress on a terminal."""
     for path in files:
         str(path).encode()  # an error for a name that is not UTF-8, which no config can have
-    pairs = PlainTextConfig.of_files(*files).pairs()
-    return (pair.text for pair in tqdm(pairs, f"read {files[0].name}", unit=" pairs", disable=None))
+    corpus = PlainTextConfig.of_files(*files)
+    check_regular(corpus)
+    return (pair.text for pair in tqdm(corpus.pairs(), f"read {files[0].name}", unit=" pairs", disable=None))
 
 
 def split_rows(files: tuple[Path, Path], size: int) -> NDArray[np.bool_]:

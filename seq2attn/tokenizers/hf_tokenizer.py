@@ -48,11 +48,12 @@ class HFTokenizerConfig(GivenTokenizerConfig):
         self.check_digest()
         ids: dict[str, int] = backend.get_vocab(with_added_tokens=True)
         tokens = dict.fromkeys((*sorted(ids, key=ids.__getitem__), *([self.tag] if self.tag else [])))
-        return HFTokenizer(self, content, Vocabulary.from_tokens(tokens))
+        return HFTokenizer(self, content, backend, Vocabulary.from_tokens(tokens))
 
     def load(self, folder: Path, vocabulary: Vocabulary) -> HFTokenizer:
         """The tokenizer saved in a folder, with its vocabulary. Raises RunError when its file cannot be read."""
-        return HFTokenizer(self, read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT), vocabulary)
+        content = read_bytes(folder / BACKEND_FILE, TOKENIZER_HINT)
+        return HFTokenizer(self, content, load_backend(content, folder / BACKEND_FILE), vocabulary)
 
 
 def load_backend(content: bytes, path: Path) -> Any:
@@ -77,10 +78,9 @@ class HFTokenizer(Tokenizer):
 
     config: HFTokenizerConfig
 
-    def __init__(self, config: HFTokenizerConfig, content: bytes, vocabulary: Vocabulary) -> None:
-        """Raises RunError for a file that is no tokenizer, UserError without the library."""
+    def __init__(self, config: HFTokenizerConfig, content: bytes, backend: Any, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
-        self.files, self._backend = {BACKEND_FILE: content}, load_backend(content, config.path)
+        self.files, self._backend = {BACKEND_FILE: content}, backend
         if config.tag is not None:
             self.line_tag = config.tag
             self.line_prefix = (vocabulary.id(config.tag),)

@@ -65,11 +65,12 @@ class SentencePieceTokenizerConfig(GivenTokenizerConfig):
         pieces = read_model_pieces(self.path) if self.vocabulary is None else read_pieces(self.vocabulary)
         self.check_digest()
         tokens = dict.fromkeys((*pieces, *self.special_tokens))
-        return SentencePieceTokenizer(self, model, Vocabulary.from_tokens(tokens))
+        return SentencePieceTokenizer(self, model, load_processor(model, self.path), Vocabulary.from_tokens(tokens))
 
     def load(self, folder: Path, vocabulary: Vocabulary) -> SentencePieceTokenizer:
         """The tokenizer saved in a folder, with its vocabulary. Raises RunError when its model cannot be read."""
-        return SentencePieceTokenizer(self, read_bytes(folder / MODEL_FILE, TOKENIZER_HINT), vocabulary)
+        model = read_bytes(folder / MODEL_FILE, TOKENIZER_HINT)
+        return SentencePieceTokenizer(self, model, load_processor(model, folder / MODEL_FILE), vocabulary)
 
 
 def load_processor(model: bytes, path: Path) -> Any:
@@ -118,11 +119,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     config: SentencePieceTokenizerConfig
 
-    def __init__(self, config: SentencePieceTokenizerConfig, model: bytes, vocabulary: Vocabulary) -> None:
-        """Raises RunError for a model that is none, UserError for an unknown tag, or when sacremoses is missing."""
+    def __init__(
+        self, config: SentencePieceTokenizerConfig, model: bytes, processor: Any, vocabulary: Vocabulary
+    ) -> None:
+        """Raises UserError for an unknown tag, or when sacremoses is missing."""
         super().__init__(config, vocabulary)
-        self.model, self.files = model, {MODEL_FILE: model}
-        self._processor = load_processor(model, config.path)
+        self.model, self.files, self._processor = model, {MODEL_FILE: model}, processor
         self._moses = None if config.punctuation is None else _load_moses(config.punctuation)
         self._silent |= {*map(vocabulary.id, config.special_tokens)}
         self._text_prefix: tuple[int, ...] = () if config.prefix is None else (*self._piece_ids(config.prefix),)

@@ -11,14 +11,7 @@ from seq2attn.config.base import Config, FieldError, RunPath, run_path
 from seq2attn.config.plugin import is_of_run
 from seq2attn.errors import RunError
 from seq2attn.io.files import MAX_FILE_BYTES, read_object, validate
-from seq2attn.tokenizers.base import (
-    LEADING_TAG,
-    TAGS_FILE,
-    TOKENIZER_FILE,
-    VOCABULARY_FILE,
-    Tokenizer,
-    TokenizerPair,
-)
+from seq2attn.tokenizers.base import LEADING_TAG, TAGS_FILE, TOKENIZER_FILE, VOCABULARY_FILE, Tokenizer, TokenizerPair
 from seq2attn.tokenizers.given import GivenTokenizerConfig
 from seq2attn.tokenizers.hf_tokenizer import HFTokenizerConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig

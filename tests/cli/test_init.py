@@ -193,6 +193,20 @@ def test_a_folder_is_no_config(tmp_path, invoke, output):
     assert error == f"error: {Path(output)}: is a folder; {advice}\n"
 
 
+@pytest.mark.parametrize("options", [["--dev-size=5"], [*TEXT[2:]]])
+def test_a_pipe_is_no_text(tmp_path, invoke, options):
+    """No config can name it, and it can be read once."""
+    write_toy(tmp_path)
+    read, write = os.pipe()
+    os.write(write, (tmp_path / TEXT[0]).read_bytes()[:4096])
+    os.close(write)
+    error = invoke("init", f"/dev/fd/{read}", TEXT[1], *options, "-o", "my.yaml", code=2).err
+    os.close(read)
+    advice = "write text from a pipe or a device to a file first"
+    assert error == f"error: /dev/fd/{read}: is not a regular file; {advice}\n"
+    assert not (tmp_path / "my.yaml").exists()
+
+
 def test_a_name_that_is_not_utf8_leaves_no_config(tmp_path, invoke):
     write_toy(tmp_path)
     name = os.fsdecode(b"tr\xe4in.de")

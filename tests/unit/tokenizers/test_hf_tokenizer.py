@@ -70,5 +70,5 @@ def test_files_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         tokenizer(tmp_path)
     tokenizer(folder).save(tmp_path / "source")
     (tmp_path / "source/backend.json").write_bytes(b"\xff")
-    with pytest.raises(RunError, match="is not a tokenizer of Hugging Face"):
+    with pytest.raises(RunError, match=r"source/backend\.json: is not a tokenizer of Hugging Face"):
         load_tokenizer(tmp_path / "source")
