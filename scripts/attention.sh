@@ -2,6 +2,7 @@
 # Trains every step of docs/attention.md that is not trained yet, and draws each into a folder:
 # scripts/attention.sh [FOLDER] [TRAIN OPTION]...
 set -euo pipefail
+case ${1:-/} in /*) ;; *) set -- "$PWD/$1" "${@:2}" ;; esac
 cd "$(dirname "$0")/.."
 folder=${1:-runs/attention}
 shift || true
@@ -20,8 +21,8 @@ draw() {
 }
 for config in configs/attention/[0-9]*.yaml; do
     step=$(basename "$config" .yaml)
-    if [ ! -e "runs/attention/$step/model.safetensors" ]; then
-        seq2attn train "$config" "$@"
+    if ! grep -qs "training ended after" "runs/attention/$step/train.log"; then
+        seq2attn train "$config" --resume-if-exists "$@"
     fi
     seq2attn evaluate "runs/attention/$step"
     if [ "$step" != 01-without ]; then

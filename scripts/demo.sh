@@ -2,6 +2,7 @@
 # From nothing to a translation with a picture of its attention: a few minutes on two processor cores.
 #   bash scripts/demo.sh [FOLDER]      what it makes goes into FOLDER (demo)
 set -euo pipefail
+case ${1:-/} in /*) ;; *) set -- "$PWD/$1" ;; esac
 cd "$(dirname "$0")/.."
 folder=${1:-demo}
 source scripts/environment.sh

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from itertools import islice
 from pathlib import Path
 
 import seq2attn
+from seq2attn.io.text_lines import read_lines
 
 
 def seconds(translator: seq2attn.Translator, lines: list[str]) -> float:
@@ -25,7 +27,7 @@ def main() -> None:
     )
     parser.add_argument("--lines", type=int, default=64, help="lines of each measurement")
     options = parser.parse_args()
-    lines = options.file.read_text(encoding="utf-8").splitlines()[: options.lines]
+    lines = list(islice(read_lines(options.file), options.lines))
     print(
         "| engine | one line, ms | lines/s, one by one | lines/s in calls of 8 | lines/s in one call |"
         "\n|---|---:|---:|---:|---:|"

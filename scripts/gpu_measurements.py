@@ -27,6 +27,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.load import load as load_translator
 from seq2attn.inference.translator import Translator
+from seq2attn.io.text_lines import read_lines
 from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import beam_search, greedy_search
 from seq2attn.training.train import train
@@ -70,7 +71,7 @@ def measure_search(
     run: Path, source: Path, out: Path, repeats: int = REPEATS, budgets: Sequence[int] = BUDGETS
 ) -> None:
     """Sentences per second of many, the largest batches first, and milliseconds of a sentence by itself."""
-    lines, figures = source.read_text("utf-8").split("\n")[:-1], list[dict[str, Any]]()
+    lines, figures = list(read_lines(source)), list[dict[str, Any]]()
     float32, bfloat16 = load_translator(run), load_translator(run, TranslationOptions(precision="bfloat16"))
 
     def seconds(translator: Translator, beam: int, lines: list[str]) -> float:

@@ -62,10 +62,12 @@ def compare(run: RunDirectory, python: str) -> list[list[str]]:
     update, epoch = last_update(run)
     folder.mkdir(exist_ok=True)
     options = joey_config(experiment, folder, update, sentences_per_batch(write_text(run, folder), update, epoch))
-    before = yaml.safe_load(config.read_text("utf-8")) if config.is_file() else {}
+    before = (yaml.safe_load(config.read_text("utf-8")) if config.is_file() else None) or {}
+    checkpoint = model_dir / f"{update}.ckpt"
+    if {**before, "testing": options["testing"]} != options:
+        checkpoint.unlink(missing_ok=True)
     config.write_text(yaml.safe_dump(options, sort_keys=False), "utf-8")
-    is_same = {**before, "testing": options["testing"]} == options
-    if not (is_same and (model_dir / f"{update}.ckpt").is_file()):
+    if not checkpoint.is_file():
         subprocess.run([python, "-m", "joeynmt", "train", str(config), "--skip-test"], check=True)
     rows = []
     for name, corpus in experiment.data.test.items():

@@ -30,6 +30,8 @@ def main() -> None:
     runs = {os.path.relpath(run, common): run for run in options.runs}  # such as small/seed-1
     reports = {name: reports_of(run) for name, run in runs.items()}
     sets = sorted(set.intersection(*({*report} for report in reports.values())))
+    if not sets:
+        parser.error("the runs have no test set in common; evaluate them together: seq2attn evaluate RUN...")
     for name in sets:
         digests = [report[name]["digests"] for report in reports.values()]
         if len({json.dumps([one["source"], one["references"]]) for one in digests}) > 1:

@@ -16,18 +16,16 @@ def prepare_all(ours: Ours, models: tuple[str, ...], *, timed: bool) -> None:
     from seq2attn.config.load import load
     from seq2attn.data.prepare import prepare
     from seq2attn.experiment.experiment_config import ExperimentConfig
-    from seq2attn.tokenizers.subwords import BPETokenizerConfig, SubwordTokenizer
+    from seq2attn.tokenizers.subwords import BPETokenizerConfig
 
     for model in models:
         experiment = load(ours.experiment(model), ExperimentConfig, list(ours.overrides))
         config = experiment.tokenizer.joint
         assert isinstance(config, BPETokenizerConfig)
-        tokenizer = SubwordTokenizer(config, prepare_text(ours.setting, config))
+        prepare_text(ours.setting, config)
         folder = ours.timed(model) if timed else ours.run(model)
-        for side in ("source", "target"):
-            if not (folder / side).is_dir():
-                tokenizer.save(folder / side)
-        prepared = prepare(experiment.data, experiment.tokenizer, folder, log, keep_tokenizers=True)
+        is_trained = (folder / "checkpoints").is_dir()
+        prepared = prepare(experiment.data, experiment.tokenizer, folder, log, keep_tokenizers=is_trained)
         corpus = prepared.train.epoch_corpus(0, 0)
         num_tokens = int(corpus.lengths[:, 1].sum()) + len(corpus)  # with EOS
         expected = num_target_tokens(ours.setting)

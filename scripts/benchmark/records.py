@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seq2attn.io.files import write_json
+
 FORMAT = 1
 
 
@@ -100,7 +102,4 @@ class Book:
         contexts = self.contexts(record for record, _ in self.entries)
         records = [{**asdict(record), "context": contexts.index(context)} for record, context in self.entries]
         content = {"format": FORMAT, "contexts": contexts, "records": records}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", "utf-8")
-        partial.replace(path)
+        write_json(path, content)

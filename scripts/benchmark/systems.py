@@ -134,7 +134,13 @@ class Ours(System):
             f"training.batch.micro_batch_tokens={FIT_TOKENS}",
             *self.overrides,
         ]
-        return ours("train", self.experiment(model), *_set(settings))
+        return ours("train", self.experiment(model), "--resume-if-exists", *_set(settings))
+
+    def has_model(self, model: str) -> bool:
+        """Return True if the training has ended: an interrupted one leaves weights without scores."""
+        from seq2attn.experiment.run_directory import RunDirectory
+
+        return super().has_model(model) and bool(RunDirectory(self.run(model)).weights_origin().get("scores"))
 
     def translations(self, model: str, beam: int, source: Path, output: Path) -> list[Translating]:
         """Translation by `seq2attn translate`; on a GPU also in bfloat16."""
