@@ -28,8 +28,8 @@ def speedrun(
 
     \b
     Examples:
-      seq2attn speedrun configs/speedrun/multi30k.yaml --target 38
-      seq2attn speedrun --verify runs/speedrun/multi30k/record.json
+      seq2attn speedrun configs/speedrun/target-30.yaml
+      seq2attn speedrun --verify runs/speedrun/target-30/record.json
     """
     from seq2attn.errors import TrainingInterrupted, UserError
     from seq2attn.experiment.experiment_config import load_config

@@ -181,7 +181,11 @@ def test_the_demonstration_on_a_fresh_copy(tmp_path: Path) -> None:
 @pytest.mark.skipif(not CORPORA.is_dir(), reason="needs the corpora beside the checkout: shared/corpora")
 @pytest.mark.parametrize(
     ("page", "corpora"),
-    [("docs/recipes.md", "multi30k"), ("docs/results.md", "multi30k"), ("docs/speedrun.md", "multi30k|tatoeba")],
+    [
+        ("docs/recipes.md", "multi30k"),
+        ("docs/results.md", "multi30k"),
+        ("docs/speedrun.md", "multi30k|tatoeba|target-"),
+    ],
 )
 def test_every_command_with_multi30k_runs(page: str, corpora: str, tmp_path: Path) -> None:
     copy_checkout(tmp_path)
