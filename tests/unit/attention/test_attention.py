@@ -62,15 +62,15 @@ def test_weights_and_contexts_are_the_formula(score, align):
 
 def test_monotonic_weights_keep_their_digits_under_autocast():
     """Their state goes on from token to token, so errors would multiply."""
-    scores, mask = rand(B, 1, 1, S), inputs()[3][:, None, None]
-    last, is_last = rand(B, 1, 1, S, seed=1).softmax(-1), mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
+    scores, mask = rand(B, 1, 1, S).float(), inputs()[3][:, None, None]
+    last, is_last = rand(B, 1, 1, S, seed=1).float().softmax(-1), mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
     plain = expected_alignment(scores, mask, is_last, last)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(expected_alignment(scores, mask, is_last, last), plain)
 
 
 def test_additive_scores_of_a_compiled_model_keep_their_digits_under_autocast(monkeypatch):
-    q, k, v = rand(2, 3, 4, 5), rand(2, 3, 6, 5, seed=1), rand(3, 1, 5, seed=2)
+    q, k, v = (rand(*shape, seed=seed).float() for seed, shape in enumerate([(2, 3, 4, 5), (2, 3, 6, 5), (3, 1, 5)]))
     plain = additive_scores(q, k, v)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
