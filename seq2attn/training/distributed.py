@@ -111,16 +111,15 @@ def training_device(name: str) -> torch.device:
     """
     try:
         device = resolve_device(name)
+        if device.type == "cpu":
+            return device
+        if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+            return torch.device("cuda", device.index or 0)
+        if device.index is not None:
+            raise UserError(f"`{name}` would be shared by several processes; with `cuda` each uses another device")
+        return resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
     except UserError as error:
         raise FieldError("training.device", str(error)) from None
-    if device.type == "cpu":
-        return device
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        if device.index is not None:
-            message = f"`{name}` would be shared by several processes; with `cuda` each uses another device"
-            raise FieldError("training.device", message)
-        return resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
-    return torch.device("cuda", device.index or 0)
 
 
 @contextmanager

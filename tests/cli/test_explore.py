@@ -98,6 +98,10 @@ def test_a_table_of_a_test_set(invoke: Invoke, run: Path, tmp_path: Path) -> Non
     (result,) = seq2attn.evaluate(run, evaluation=options).results[str(run)]
     assert data["table"]["name"] == "in" and len(data["explorations"]) == 2
     assert [row["sentence"] for row in data["table"]["rows"]] == [0, 1]
+    invoke("explore", run, run, "-i", "in", "--reference", "references", "-o", "two.html")
+    two = content(tmp_path / "two.html")  # each line has an exploration by each run
+    places = [row["sentence"] for row in two["table"]["rows"]]
+    assert [two["explorations"][place]["text"] for place in places] == [row["source"] for row in two["table"]["rows"]]
     for row, one in zip(data["table"]["rows"], result.records, strict=True):
         assert row["text"] == one["text"]
         assert row["log_prob"] == pytest.approx(sum(one["token_log_probs"]) / len(one["token_log_probs"]), abs=1e-3)

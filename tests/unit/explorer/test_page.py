@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from seq2attn.evaluation.head_selection import AttentionHead, Step
-from seq2attn.explorer.explore import Explorer, Question
+from seq2attn.explorer.explore import MAX_SHORT, Explorer, Question
 from seq2attn.explorer.page import ExplorerPage, explore_live, record
 from seq2attn.explorer.server import build_app
 from seq2attn.inference.translator import Translator
@@ -172,6 +172,15 @@ def test_right_to_left_text_and_tags(chromium: Browser, tmp_path: Path, width: i
     places = "[...document.querySelectorAll('#sentence .tokens')[0].children].map(e => e.getBoundingClientRect().x)"
     assert chromium.get(places) == sorted(chromium.get(places), reverse=True)  # from right to left
     assert chromium.get("document.body.scrollWidth <= innerWidth")
+
+
+def test_reasons_are_recorded_of_short_sentences() -> None:
+    one = explorer("transformer")
+    for tokens, is_short in ((MAX_SHORT - 1, True), (MAX_SHORT, False)):  # without EOS
+        search = BeamConfig(beam_size=2, lengths=LengthsConfig(min_length=tokens, max_length=tokens))
+        found = record(replace(one, translator=replace(one.translator, search=search)), Question(TEXT))
+        assert len(found["hypotheses"][0]["ids"]) == tokens
+        assert ("importance" in found) == is_short
 
 
 def test_pooled_weights_are_those_of_python(chromium: Browser, tmp_path: Path) -> None:

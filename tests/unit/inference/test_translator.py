@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
 from seq2attn.io.text_lines import read_line_batches
+from seq2attn.nn.device import resolve_device
 from seq2attn.search.search_config import (
     BeamConfig,
     GreedyConfig,
@@ -195,16 +197,23 @@ def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     for processes in ("1", "2"):
         monkeypatch.setenv("WORLD_SIZE", processes)
         assert training_device("cpu") == torch.device("cpu")
-    with pytest.raises(UserError, match=r"there is no device `cuda:77` here"):
+    with pytest.raises(FieldError, match=r"there is no device `cuda:77` here"):
         training_device("cuda:77")
     devices: list[str] = []
     monkeypatch.setattr(distributed, "resolve_device", lambda name: devices.append(name) or torch.device(name))
     assert training_device("cuda") == torch.device("cuda:1")  # of the local rank, which must exist
     assert devices == ["cuda", "cuda:1"]
-    with pytest.raises(UserError, match="`cuda:0` would be shared by several processes"):
+    with pytest.raises(FieldError, match="`cuda:0` would be shared by several processes"):
         training_device("cuda:0")
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert [training_device(name) for name in ("cuda", "cuda:1")] == [torch.device("cuda:0"), torch.device("cuda:1")]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "77")
+    monkeypatch.setattr(
+        distributed, "resolve_device", lambda name: torch.device(name) if name == "cuda" else resolve_device(name)
+    )
+    with pytest.raises(FieldError, match="there is no device `cuda:77` here"):
+        training_device("cuda")
 
 
 @pytest.mark.parametrize("read_size", [1, 2, 1000])
