@@ -51,9 +51,11 @@ class CoverageScore(AdditiveScore):
     def forward(self, q: Tensor, k: Tensor, info: QueryInfo) -> Tensor:
         """[B, H, T, d], [B, H, S, d + 1] -> [B, H, T, S]"""
         assert info.score_state is not None, "coverage needs the state after the previous token"
-        coverage = info.score_state.to(q.dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        q, k = q.to(dtype), k.to(dtype)
+        coverage = info.score_state.to(dtype) * k[..., -1].unsqueeze(-2)  # [B, H, T, S]
         hidden = q.unsqueeze(-2) + k[..., :-1].unsqueeze(-3) + coverage.unsqueeze(-1) * self.z
-        return (torch.tanh(hidden) @ self.v.unsqueeze(-1)).squeeze(-1)
+        return (torch.tanh(hidden) * self.v.unsqueeze(-2)).sum(-1)  # autocast would round a matrix product to bfloat16
 
 
 class CoverageScoreConfig(HiddenLayerScoreConfig):
