@@ -24,10 +24,10 @@ from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, cou
 from seq2attn.nn.device import configure_cuda
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.plan import Speed
+from seq2attn.training.plan import MAX_VALIDATIONS, Speed
 from seq2attn.training.speed import measure_speed
 
-MAX_TRIED, NUM_VALIDATIONS = 4, 8
+MAX_TRIED = 4
 REPEATS = 15.4
 """Decay of the value of repeated text, in epochs: R* of Muennighoff et al. 2023."""
 
@@ -117,7 +117,7 @@ class CandidateTrial:
         return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
 
     def _estimate(self, candidate: Candidate, speed: Speed) -> Estimate:
-        seconds, rate = self.seconds - NUM_VALIDATIONS * speed.seconds_per_validation, speed.target_tokens_per_second
+        seconds, rate = self.seconds - MAX_VALIDATIONS * speed.seconds_per_validation, speed.target_tokens_per_second
         epochs = rate * max(0.0, seconds) / self.tokens_per_epoch
         tokens = useful_tokens(self.tokens_per_epoch / 1e6, epochs)
         curve = {useful_tokens(self.candidates.tokens_per_epoch, n): bleu for n, bleu in candidate.bleu.items()}
@@ -140,9 +140,9 @@ class CandidateTrial:
 def prepare_sample(experiment: ExperimentConfig, train: Sequence[TextPair], dev: Sequence[TextPair]) -> PreparedData:
     """Prepared text in memory, with tokenizers that are trained on it. Raises DataError if no pair can be used."""
     sources, targets = ([pair[side] for pair in train] for side in (0, 1))
-    lines = [sources + targets] * 2 if experiment.tokenizer.is_joint else [sources, targets]
-    sides = zip(experiment.tokenizer.per_side, lines, strict=True)
-    tokenizers = TokenizerPair(*(config.train(text) for config, text in sides))
+    (source, target), is_joint = experiment.tokenizer.per_side, experiment.tokenizer.is_joint
+    first = source.train(sources + targets if is_joint else sources)
+    tokenizers = TokenizerPair(first, first if is_joint else target.train(targets))
 
     def encode(pair: TextPair) -> EncodedPair:
         return EncodedPair(pair, (tokenizers.source.encode(pair[0]), tokenizers.target.encode(pair[1])))

@@ -116,10 +116,9 @@ def verify_speedrun(path: Path) -> tuple[bool, list[str]]:
         if (now := file_digest(Path(file))) != digest:
             raise DataError(f"{file}: is another text than that of the record (SHA-256 {digest[:12]}, now {now[:12]})")
     experiment = load_json(record.config, Path(path.name), ExperimentConfig)
-    experiment = experiment.with_value("training.time_limit", None)
     experiment = experiment.with_value("training.max_duration", (Duration(record.curve[-1].update, "updates"),))
-    for limit in ("target", "patience"):  # numbers of another machine may differ a little
-        experiment = experiment.with_value(f"training.validation.{limit}", None)
+    for limit in ("time_limit", "validation.target", "validation.patience"):  # of another machine, which differs
+        experiment = experiment.with_value(f"training.{limit}", None)
     with TemporaryDirectory(prefix="seq2attn-speedrun-") as folder:
         curve, weights, _ = _train(experiment.with_value("run_dir", Path(folder) / "run"))
     then, here = record.environment, describe_environment(training_device(experiment.training.device))
@@ -149,12 +148,10 @@ def _train(experiment: ExperimentConfig) -> tuple[tuple[CurvePoint, ...], str, f
 
 def describe_environment(device: torch.device) -> dict[str, str | int | None]:
     """The machine and the software of a training; the commit, with + for changes, is none for an installed package."""
-    checkout, outputs = Path(__file__).parents[2], ["", ""]
+    checkout, commit = Path(__file__).parents[2], ""
     if (checkout / ".git").exists() and (git := shutil.which("git")):
-        commands = [
-            [git, "-C", checkout, *words] for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
-        ]
-        outputs = [subprocess.run(command, capture_output=True, text=True).stdout.strip() for command in commands]
+        command = [git, "-C", str(checkout), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+        commit = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     return {
         "machine": machine_name(torch.device("cpu")),
         "gpu": machine_name(device) if device.type == "cuda" else None,
@@ -163,5 +160,5 @@ def describe_environment(device: torch.device) -> dict[str, str | int | None]:
         **{name: version(name) for name in ("torch", "sacrebleu")},
         "python": platform.python_version(),
         "seq2attn": __version__,
-        "commit": outputs[0] + "+" * bool(outputs[1]) or None,
+        "commit": commit or None,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,8 +18,6 @@ MAX_VALIDATIONS, MIN_VALIDATIONS = 8, 3
 """Automatic number of validations where a time ends the training."""
 VALIDATION_SHARE, MAX_VALIDATION_SHARE = 0.1, 0.5
 """Share of the time above which there are fewer than `MAX_VALIDATIONS`, and above which there is only the last one."""
-LAST_DATE = datetime(9999, 12, 31)
-"""The last date that is named: later ones do not exist."""
 
 BUSY = "warning: the machine had other work while the speed was measured; alone it trains faster"
 TOO_SHORT = (
@@ -61,12 +60,11 @@ class Plan:
         """The future of the training, for the log; empty without a speed."""
         if self.speed is None:
             return ""
-        now, epochs = datetime.now(), self.num_left / self.per_epoch
         rate = f"{self.speed.target_tokens_per_second:,.0f} target tokens/s"
         until = ""
-        if self.seconds < (LAST_DATE - now).total_seconds():
-            until = f" until {now + timedelta(seconds=self.seconds):%Y-%m-%d %H:%M}"
-        return f"; about {epochs:,.1f} epochs ({self.num_left:,} updates, {rate}){until}"
+        with suppress(OverflowError):  # no date is later than those of the year 9999
+            until = f" until {datetime.now() + timedelta(seconds=self.seconds):%Y-%m-%d %H:%M}"
+        return f"; about {self.num_left / self.per_epoch:,.1f} epochs ({self.num_left:,} updates, {rate}){until}"
 
     def warnings(self, schedule: LRScheduleConfig) -> list[str]:
         """Warnings about a time that is too short, and a schedule whose numbers do not suit the plan."""
@@ -135,8 +133,7 @@ def num_updates(limits: Iterable[Duration], per_epoch: int, state: TrainState) -
 
     The epochs of `state` may have had other batches than those to come.
     """
-    # the place in the epoch at which the trainer resumes
-    done = state.epoch * per_epoch + state.updates_in_epoch * per_epoch // state.updates_per_epoch
-    sizes = {"updates": (1, 0), "epochs": (per_epoch, state.update - done)}
+    at = state.with_updates_per_epoch(per_epoch)  # where the trainer resumes
+    sizes = {"updates": (1, 0), "epochs": (per_epoch, state.update - at.epoch * per_epoch - at.updates_in_epoch)}
     counted = [(limit.value, *sizes[limit.unit]) for limit in limits if limit.unit in sizes]
     return min((math.ceil(value * size - 1e-9) + more for value, size, more in counted), default=None)

@@ -98,31 +98,25 @@ def _resume(experiment: ExperimentConfig, since: Resumption, num_processes: int)
     if schedule.kind == before.lr_schedule.kind:  # its end is that of the new training
         schedule = resolve_schedule(schedule, warmup=warmup_updates(before.lr_schedule), total="auto")
         training = training.model_copy(update={"lr_schedule": schedule})
-    is_auto = training.validation.every == "auto"
-    if is_auto:
-        training = training.with_value("validation.every", before.validation.every)
+    planned = training
+    if training.validation.every == "auto":
+        planned = training.with_value("validation.every", before.validation.every)
     if search.lengths.max_length_ratio == "auto":
         search = search.with_value("lengths.max_length_ratio", since.experiment.search.lengths.max_length_ratio)
-    changes = since.changes(experiment.model_copy(update={"training": training, "search": search}))
+    changes = since.changes(experiment.model_copy(update={"training": planned, "search": search}))
     notes, keeps_plan = list(changes.values()), False
     if (size := since.checkpoint.train_state.num_processes) != num_processes:
         notes.append(f"processes: {size} before, {num_processes} now; an update has another size")
     elif not any(f"{key}.".startswith(UPDATE_PARTS) for key in changes):  # epochs differ with BPE-dropout
-        training, keeps_plan = training.model_copy(update={"lr_schedule": before.lr_schedule}), True
-    if is_auto and not keeps_plan:
-        training = training.model_copy(update={"validation": experiment.training.validation})
-    keeps_optimizer = _same_optimizer_state(before, training)
+        training, keeps_plan = planned.model_copy(update={"lr_schedule": before.lr_schedule}), True
+    # the optimizer's state suits the same kind, the same weights, and averages or none
+    old, new = ((type(one.optimizer), one.frozen, one.lr_scales, one.ema_decay is None) for one in (before, training))
+    keeps_optimizer = old == new
     if not keeps_optimizer:
         averages = "" if before.ema_decay is None else "; the weights continue from their averages"
         notes.append(f"the new optimizer starts without a state{averages}")
     experiment = experiment.model_copy(update={"training": training, "search": search})
     return Resolved(experiment, notes, since.checkpoint.train_state, bool(changes), keeps_optimizer, keeps_plan)
-
-
-def _same_optimizer_state(before: TrainingConfig, now: TrainingConfig) -> bool:
-    """True if the optimizer's state of a run suits another config: same kind, same weights, averages or none."""
-    old, new = ((type(one.optimizer), one.frozen, one.lr_scales, one.ema_decay is None) for one in (before, now))
-    return old == new
 
 
 def has_auto(training: TrainingConfig) -> bool:

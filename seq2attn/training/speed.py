@@ -7,7 +7,6 @@ import time
 from functools import partial
 from itertools import cycle, islice
 
-import numpy as np
 import torch
 
 from seq2attn.config.duration import Duration
@@ -65,7 +64,6 @@ def measure_speed(
     rows = rows[:: math.ceil(len(rows) / MAX_PAIRS)]
     planned = plan_updates(corpus.lengths[rows], experiment.training, distributed, epoch=0)
     tokens_per_update = float((corpus.lengths[rows, 1] + 1).sum()) / len(planned)
-    order = np.random.default_rng(0).permutation(len(planned))[:MAX_UPDATES]
     training = experiment.training.with_value("lr_schedule", ConstantScheduleConfig())
     training = training.with_value("optimizer.lr", TINY_LR).with_value("validation.every", Duration(1, "epochs"))
     experiment = experiment.with_value("training", training)
@@ -74,7 +72,8 @@ def measure_speed(
     parts = build_parts(experiment, prepared, distributed.device)
     trainer = Trainer(experiment, prepared, *parts, TrainState(), session)
     start, used = time.monotonic(), time.thread_time()
-    rate = _target_tokens_per_second(trainer, [[rows[places] for places in planned[n]] for n in order], seconds / 2)
+    updates = [[rows[places] for places in update] for update in planned[:MAX_UPDATES]]
+    rate = _target_tokens_per_second(trainer, updates, seconds / 2)
     share = (time.thread_time() - used) / (time.monotonic() - start)
     is_busy = distributed.size == 1 and share < IDLE_SHARE  # a thread of several processes waits for the others
     return Speed(tokens_per_update / rate, rate, _seconds_per_validation(experiment, trainer, seconds / 2), is_busy)

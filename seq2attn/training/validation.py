@@ -52,7 +52,8 @@ class ValidationResult:
 class Validator:
     """Validation of a model, always on the same sentences and with the same settings.
 
-    The loss has label smoothing, as in training; perplexity has not. Translations are those of `evaluate --greedy`.
+    The loss has label smoothing, as in training; perplexity has not. Translations are those of
+    `evaluate --greedy`; on a GPU, in the precision of the training.
     """
 
     def __init__(self, experiment: ExperimentConfig, prepared: PreparedData, distributed: DistributedContext) -> None:

@@ -23,26 +23,12 @@ DEFAULT_CHUNK_SIZE = 2**26
 
 def additive_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """v . tanh(q + k): [B, H, T, d], [B, H, S, d], [H, 1, d] -> [B, H, T, S]"""
-    if torch.compiler.is_compiling():  # the loop of `_chunks` would be unrolled for fixed sizes
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        tanh = torch.tanh(q.to(dtype).unsqueeze(-2) + k.to(dtype).unsqueeze(-3))
-        return (tanh * v.unsqueeze(-2)).sum(-1)  # autocast would round a matrix product to bfloat16
-    return (scores_by_sigmoid if q.device.type == "cpu" else scores_by_tanh)(q, k, v)
-
-
-def scores_by_sigmoid(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """`additive_scores` by the fastest method on a CPU, in float32 at least."""
-    return _in_float32(_BySigmoid, q, k, v)
-
-
-def scores_by_tanh(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """`additive_scores` by tanh, in float32 at least."""
-    return _in_float32(_ByTanh, q, k, v)
-
-
-def _in_float32(function: type[torch.autograd.Function], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     dtype = torch.promote_types(q.dtype, torch.float32)
-    scores: Tensor = function.apply(q.to(dtype), k.to(dtype), v.to(dtype))
+    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    if torch.compiler.is_compiling():  # the loop of `_chunks` would be unrolled for fixed sizes
+        tanh = torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3))
+        return (tanh * v.unsqueeze(-2)).sum(-1)  # autocast would round a matrix product to bfloat16
+    scores: Tensor = METHODS.get(q.device.type, METHODS["cuda"]).apply(q, k, v)
     return scores
 
 
@@ -109,6 +95,8 @@ class _BySigmoid(torch.autograd.Function):
         return d_q, d_k, d_v
 
 
+METHODS: dict[str, type[torch.autograd.Function]] = {"cpu": _BySigmoid, "cuda": _ByTanh}
+"""The fastest method, by device type; other devices have that of CUDA."""
 Chunk = tuple[slice, int, slice]
 """Slice of sentences, index of a head, slice of queries."""
 

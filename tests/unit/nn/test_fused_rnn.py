@@ -131,23 +131,25 @@ def test_a_packed_rnn_is_torchs(kind, layers, bidirectional, lengths):
 
 @pytest.mark.parametrize("chunk_size", [1, 50, 2**18])
 @pytest.mark.parametrize("queries", [1, 3])
-@pytest.mark.parametrize("scores", [additive_kernel.scores_by_sigmoid, additive_kernel.scores_by_tanh])
-def test_additive_scores_are_the_formula_in_chunks_of_any_size(scores, queries, chunk_size, monkeypatch):
+@pytest.mark.parametrize("device", additive_kernel.METHODS)
+def test_additive_scores_are_the_formula_in_chunks_of_any_size(device, queries, chunk_size, monkeypatch):
+    monkeypatch.setitem(additive_kernel.METHODS, "cpu", additive_kernel.METHODS[device])
     monkeypatch.setitem(additive_kernel.CHUNK_SIZE, "cpu", chunk_size)
     q, k, v = rand(5, 2, queries, 6), rand(5, 2, 4, 6, seed=1), rand(2, 1, 6, seed=2)
     inputs = tuple(part.requires_grad_() for part in (q, k, v))
     formula = (torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) * v.unsqueeze(-2)).sum(-1)
-    assert_same((scores(*inputs),), (formula,), inputs)
+    assert_same((additive_kernel.additive_scores(*inputs),), (formula,), inputs)
 
 
-@pytest.mark.parametrize("scores", [additive_kernel.scores_by_sigmoid, additive_kernel.scores_by_tanh])
-def test_additive_scores_of_bfloat16_inputs_are_computed_in_float32(scores):
+@pytest.mark.parametrize("device", additive_kernel.METHODS)
+def test_additive_scores_of_bfloat16_inputs_are_computed_in_float32(device, monkeypatch):
     """The sum of v is large: a method that subtracts it would lose the digits of the scores."""
+    monkeypatch.setitem(additive_kernel.METHODS, "cpu", additive_kernel.METHODS[device])
     q, k, v = 3 * rand(5, 1, 3, 64), 3 * rand(5, 1, 4, 64, seed=1), 1 + rand(1, 1, 64, seed=2)
     rounded = [x.to(torch.bfloat16).requires_grad_() for x in (q, k)]
     v = v.float().requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = scores(*rounded, v)
+        output = additive_kernel.additive_scores(*rounded, v)
     exact = [x.detach().double().requires_grad_() for x in (*rounded, v)]
     formula = (torch.tanh(exact[0].unsqueeze(-2) + exact[1].unsqueeze(-3)) * exact[2].unsqueeze(-2)).sum(-1)
     torch.testing.assert_close(output.double(), formula, rtol=1e-5, atol=3e-5)
