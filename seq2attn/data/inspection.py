@@ -108,7 +108,7 @@ class CorpusReport:
             yield f"{name}: {self.num_one_sided:,} pairs have text on one side only"
         if self.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * self.num_pairs):
             share = f"{self.num_duplicates:,} pairs ({self.num_duplicates / self.num_pairs:.1%})"
-            fix = "" if train else "; `data.filters.drop_duplicates: true` leaves them out"
+            fix = "; `data.filters.drop_duplicates: true` leaves them out" if name == "train" else ""
             yield f"{name}: {share} are duplicates{fix}"
         num_in_train = self.num_in_train or 0
         if num_in_train > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * self.num_pairs):

@@ -156,4 +156,4 @@ class SweepConfig(Config):
         """The files of the choices that are configs."""
         axes = ((self.axes[name], label) for name, label in choices.items())
         values = [axis.choices[label] for axis, label in axes if axis.at is None]
-        return [value.folder / value for value in values if is_config(value)]
+        return [value.folder / Path(value).expanduser() for value in values if is_config(value)]

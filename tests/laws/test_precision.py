@@ -5,12 +5,25 @@ import itertools
 import pytest
 import torch
 
+from seq2attn.attention.base import QueryInfo
+from seq2attn.attention.coverage import CoverageScoreConfig
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from tests.support.marks import covering, slow_but
-from tests.support.models import BATCH, DECODERS, EVERY_DECODER, FIXED, PLUGGED, REPRESENTATIVE, calm, model
+from tests.support.models import (
+    BATCH,
+    DECODERS,
+    EVERY_DECODER,
+    FIXED,
+    PLUGGED,
+    REPRESENTATIVE,
+    calm,
+    model,
+    rand,
+    shuffle_weights,
+)
 from tests.support.precision import check_bfloat16_gradients
 
 ENCODED = [(e, d, "multi-head", "global") for e in ("lstm", "transformer") for d in ("luong", "transformer")]
@@ -81,3 +94,13 @@ def test_entmax_of_bfloat16_over_601_positions_sums_to_one(alpha):
     exact = masked_entmax(scores.double(), torch.ones_like(scores, dtype=torch.bool), alpha)
     torch.testing.assert_close(weights.double(), exact, rtol=1e-2, atol=0.0)
     torch.testing.assert_close(weights.sum(), torch.ones(()), rtol=1e-3, atol=0.0)
+
+
+def test_coverage_scores_keep_their_digits_under_autocast():
+    score = shuffle_weights(CoverageScoreConfig(dim=64).build(8, 12)).float()
+    q, k = rand(3, 1, 9, 64).bfloat16(), rand(3, 1, 7, 65, seed=1).bfloat16()
+    sums = 2 + rand(3, 1, 9, 7, seed=2).float()
+    info = QueryInfo(rand(3, 9, 8), torch.arange(9).expand(3, 9), score_state=sums)
+    plain = score(q.float(), k.float(), info)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(score(q, k, info), plain)

@@ -13,7 +13,6 @@ from seq2attn.attention.align_functions import LocalPredictiveAlignment, masked_
 from seq2attn.attention.attention import Attention, ValueProjection
 from seq2attn.attention.attention_config import AlignmentFunctionConfig, AttentionConfig
 from seq2attn.attention.base import QueryInfo
-from seq2attn.attention.coverage import CoverageScoreConfig
 from seq2attn.attention.dispatch import attend_in_groups
 from seq2attn.attention.entmax import masked_entmax
 from seq2attn.attention.monotonic import expected_alignment
@@ -76,16 +75,6 @@ def test_additive_scores_of_a_compiled_model_keep_their_digits_under_autocast(mo
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(additive_scores(q, k, v), plain)
-
-
-def test_coverage_scores_keep_their_digits_under_autocast():
-    score = shuffle_weights(CoverageScoreConfig(dim=64).build(QUERY, KEY)).float()
-    q, k = rand(B, 1, T, 64).bfloat16(), rand(B, 1, S, 65, seed=1).bfloat16()
-    sums = 2 + rand(B, 1, T, S, seed=2).float()
-    info = QueryInfo(rand(B, T, QUERY), torch.arange(T).expand(B, T), score_state=sums)
-    plain = score(q.float(), k.float(), info)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(score(q, k, info), plain)
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0])

@@ -133,7 +133,9 @@ class TestReport:
         assert (report.train.num_pairs, report.train.num_duplicates, report.train.num_one_sided) == (351, 50, 1)
         assert (report.dev.num_in_train, report.tests["test"].num_in_train) == (0, 10)
         warnings = [line for line in log if line.startswith("warning: ")]
-        assert any("train: 50 pairs (14.2%) are duplicates" in line for line in warnings)
+        fix = "are duplicates; `data.filters.drop_duplicates: true` leaves them out"
+        assert any(f"train: 50 pairs (14.2%) {fix}" in line for line in warnings)
+        assert fix not in "".join(report.train.warnings("test"))  # also without a report of the training text
         assert any("test: 10 of its 20 pairs (50.0%) are training pairs" in line for line in warnings)
         assert warnings == [f"warning: {line}" for line in report.warnings()]
         content = json.loads((run / REPORT_FILE).read_text(encoding="utf-8"))
