@@ -6,7 +6,7 @@ Log-probabilities are natural logarithms with three digits, attention weights th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -70,7 +70,7 @@ class Explorer:
         search = self._search(question)
         checker, record = InputChecker(self.translator.known_characters), SearchRecorder()
         line = self._encode(question, search)
-        (translation,) = self._recording(record).translate_encoded([line], search, checker)
+        (translation,) = self._recording(record, question).translate_encoded([line], search, checker)
         for message in not_finite_errors(checker.not_finite):
             raise UserError(message)
         record.finish()
@@ -93,7 +93,7 @@ class Explorer:
             "tokens": self._token_texts(record.nodes),
             "attention": self._attention(*translation.ids[0], all_heads=all_heads),
             "alignment_head": self.alignment_head and asdict(self.alignment_head),
-            "notes": [*checker.warnings(), *_part_notes(question.text, line)],
+            "notes": [*checker.warnings()],
             "diagnosis": self._diagnosis(question, line, translation, search),
         }
 
@@ -174,13 +174,20 @@ class Explorer:
                 if word not in question.masked or words.index(word) == place
             ]
         first = replace(line, line=line.texts[0], segments=(tuple(ids),), segment_texts=line.segment_texts[:1])
+        if line.warning is not None:
+            reason, shown = (
+                line.warning.rpartition("; ")[0],
+                f"{len(first.line):,} of {len(question.text):,} characters",
+            )
+            first = replace(first, warning=f"{reason}; only the first part of the text is shown, {shown}")
         return replace(first, prefix=question.prefix)
 
-    def _recording(self, record: SearchRecorder) -> Translator:
+    def _recording(self, record: SearchRecorder, question: Question) -> Translator:
         engine = self.translator.engine
         if type(engine) is not NativeEngine:
             raise UserError(f"the search of the engine {engine.name} cannot be recorded; use ``engine=native``")
-        return replace(self.translator, engine=replace(engine, observer=record, cuda_graphs=False))
+        glossary = None if EOS in question.prefix else self.translator.glossary  # the user ends the sentence, as it is
+        return replace(self.translator, engine=replace(engine, observer=record, cuda_graphs=False), glossary=glossary)
 
     def _hypothesis(
         self, one: Translation, log_probs: Sequence[float], search: SearchConfig, leaves: dict[tuple[int, ...], int]
@@ -200,12 +207,6 @@ class Explorer:
     def _token_texts(self, nodes: Sequence[Node]) -> dict[int, str]:
         ids = sorted({node.token for node in nodes} | {one.token for node in nodes for one in node.considered})
         return dict(zip(ids, self.translator.target.convert_ids_to_tokens(ids), strict=True))
-
-
-def _part_notes(text: str, line: SourceLine) -> Iterator[str]:
-    """A note for a text of which only the first part is shown."""
-    if line.warning is not None:
-        yield f"only the first part of the text is shown, {len(line.line):,} of {len(text):,} characters"
 
 
 def _tree(nodes: Sequence[Node]) -> Json:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from seq2attn.search.lexical_constraints import FREE
+from seq2attn.search.lexical_constraints import FREE, forbid_early_end, matched_tokens
 from seq2attn.search.search import Hypotheses, SearchStep
 from seq2attn.search.strategies import NEG_INF, Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS
@@ -69,6 +69,7 @@ class SearchRecorder:
             del self.nodes[1:]
             groups, k = step.before.scores.shape
             self._live = [[0] * k] * groups
+        step = replace(step, log_probs=_require_terms(step))
         for group, live in enumerate(self._live):
             scores = step.before.scores[group].tolist()
             live = [number if score > NEG_INF else -1 for number, score in zip(live, scores, strict=True)]
@@ -168,6 +169,15 @@ def _model_log_probs(step: SearchStep, group: int) -> torch.Tensor:
     return step.model_log_probs[group].expand(step.before.scores.size(1), -1)
 
 
+def _require_terms(step: SearchStep) -> torch.Tensor:
+    """The log-probabilities under the constraints, with -inf for EOS where a term of a glossary is missing."""
+    phrases = step.constraints.limits.phrases
+    if phrases is None:
+        return step.log_probs
+    matched = matched_tokens(step.before.live[..., 1 : step.number], phrases)
+    return forbid_early_end(step.log_probs, matched, (phrases != FREE).sum(-1).unsqueeze(1), EOS)
+
+
 def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
     """Hypothesis and token of each candidate that is allowed, best first."""
     parent, token, _ = (values[group].tolist() for values in step.candidates)
@@ -177,16 +187,12 @@ def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterat
 
 
 def _forbidden(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Hypothesis and token of each continuation that would be a candidate, but for a rule.
-
-    With terms of a glossary, EOS is forbidden where they are missing, and the beam is shared by other rules.
-    """
+    """Hypothesis and token of each continuation that would be a candidate, but for a rule."""
     scores = step.before.scores[group].unsqueeze(1) + _model_log_probs(step, group)  # [K, V]
-    has_terms, count = step.constraints.limits.phrases is not None, min(step.candidates[0].size(1), scores.numel())
+    count = min(step.candidates[0].size(1), scores.numel())
     for index in scores.flatten().topk(count).indices.tolist():
         hypothesis, token = divmod(index, scores.size(1))
-        is_forbidden = (has_terms and token == EOS) or step.log_probs[group, hypothesis, token] == NEG_INF
-        if hypothesis in parents and is_forbidden:
+        if hypothesis in parents and step.log_probs[group, hypothesis, token] == NEG_INF:
             yield hypothesis, token
 
 
