@@ -15,7 +15,7 @@ import torch
 from seq2attn.errors import UserError
 from seq2attn.evaluation.head_selection import AttentionHead
 from seq2attn.explorer.importance import measure_importance
-from seq2attn.explorer.recorder import Considered, Node, SearchRecorder
+from seq2attn.explorer.recorder import Node, SearchRecorder
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
 from seq2attn.inference.scoring import token_log_probs
@@ -33,8 +33,6 @@ from seq2attn.visualization.page import map_content, text_content
 Json = dict[str, Any]
 DIGITS = 3
 """Decimals of log-probabilities."""
-TREE = "step", "parent", "token", "log_prob", "total", "rank", "group", "fate", "by", "score"
-"""Properties of nodes."""
 MAX_SHORT = 30
 """Tokens of a side with EOS; less is recorded of longer sentences."""
 
@@ -89,8 +87,8 @@ class Explorer:
                 self._hypothesis(one, values, search, leaves) for one, values in zip(hypotheses, log_probs, strict=True)
             ],
             "tree": _tree(record.nodes),
-            "considered": _considered(record.nodes),
-            "tokens": self._token_texts(record.nodes),
+            "considered": _considered(record),
+            "tokens": self._token_texts(record),
             "attention": self._attention(*translation.ids[0], all_heads=all_heads),
             "alignment_head": self.alignment_head and asdict(self.alignment_head),
             "notes": [*checker.warnings()],
@@ -204,26 +202,25 @@ class Explorer:
             "leaf": leaves.get((*ids, EOS)),
         }
 
-    def _token_texts(self, nodes: Sequence[Node]) -> dict[int, str]:
-        ids = sorted({node.token for node in nodes} | {one.token for node in nodes for one in node.considered})
+    def _token_texts(self, record: SearchRecorder) -> dict[int, str]:
+        ids = sorted(
+            {one.token for one in record.nodes} | {row[0] for rows in record.considered.values() for row in rows}
+        )
         return dict(zip(ids, self.translator.target.convert_ids_to_tokens(ids), strict=True))
 
 
 def _tree(nodes: Sequence[Node]) -> Json:
     """The nodes as one list for each of their properties."""
-    columns = {name: [vars(node)[name] for node in nodes] for name in TREE}
+    columns = {name: [vars(node)[name] for node in nodes] for name in vars(nodes[0])}
     return {name: [_round(x) if isinstance(x, float) else x for x in column] for name, column in columns.items()}
 
 
-def _considered(nodes: Sequence[Node]) -> Json:
+def _considered(record: SearchRecorder) -> Json:
     """For each node with continuations: token, log-probability by the model; if it differs, as allowed, and rule."""
-    rows = {number: [_considered_row(one) for one in node.considered] for number, node in enumerate(nodes)}
-    return {str(number): row for number, row in rows.items() if row}
-
-
-def _considered_row(one: Considered) -> list[Any]:
-    row = [one.token, _round(one.model)]
-    return row if one.allowed == one.model else [*row, _round(one.allowed), one.rule]
+    return {
+        str(number): [[_round(x) if isinstance(x, float) else x for x in row] for row in rows]
+        for number, rows in sorted(record.considered.items())
+    }
 
 
 def _penalty(length: int, search: SearchConfig) -> float:
