@@ -61,8 +61,7 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
     table = _table(RunDirectory(runs[0]), measured, exploring)
     if table is not None and (exploring.worst or exploring.best):
         rows = sorted((row for row in table["rows"] if row["chrf"] is not None), key=lambda row: row["chrf"])
-        chosen = rows[: exploring.worst] if exploring.worst else rows[: -(exploring.best or 0) - 1 : -1]
-        table["rows"] = chosen
+        table["rows"] = rows[: exploring.worst] if exploring.worst else rows[::-1][: exploring.best]
     if exploring.output_file is None:
         if len(texts) > 1:
             raise UserError("give one sentence to begin with, or ``output_file`` for a page of several")
