@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,6 +29,11 @@ class QuestionBody(BaseModel):
     target: tuple[int, ...] = ()
     place: int = 0
     other: int | None = None
+
+
+def list_mistakes(mistakes: Iterable[Mapping[str, Any]]) -> str:
+    """The errors of pydantic about a question, in words."""
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in mistakes)
 
 
 class Answers:

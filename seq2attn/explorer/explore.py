@@ -6,7 +6,7 @@ Log-probabilities are natural logarithms with three digits, attention weights th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from seq2attn.errors import UserError
 from seq2attn.evaluation.head_selection import AttentionHead
 from seq2attn.explorer.importance import measure_importance
-from seq2attn.explorer.recorder import Considered, Node, SearchRecorder
+from seq2attn.explorer.recorder import Node, SearchRecorder
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.input_checks import InputChecker, not_finite_errors
 from seq2attn.inference.scoring import token_log_probs
@@ -33,8 +33,6 @@ from seq2attn.visualization.page import map_content, text_content
 Json = dict[str, Any]
 DIGITS = 3
 """Decimals of log-probabilities."""
-TREE = "step", "parent", "token", "log_prob", "total", "rank", "group", "fate", "by", "score"
-"""Properties of nodes."""
 MAX_SHORT = 30
 """Tokens of a side with EOS; less is recorded of longer sentences."""
 
@@ -70,7 +68,7 @@ class Explorer:
         search = self._search(question)
         checker, record = InputChecker(self.translator.known_characters), SearchRecorder()
         line = self._encode(question, search)
-        (translation,) = self._recording(record).translate_encoded([line], search, checker)
+        (translation,) = self._recording(record, question).translate_encoded([line], search, checker)
         for message in not_finite_errors(checker.not_finite):
             raise UserError(message)
         record.finish()
@@ -89,11 +87,11 @@ class Explorer:
                 self._hypothesis(one, values, search, leaves) for one, values in zip(hypotheses, log_probs, strict=True)
             ],
             "tree": _tree(record.nodes),
-            "considered": _considered(record.nodes),
-            "tokens": self._token_texts(record.nodes),
+            "considered": _considered(record),
+            "tokens": self._token_texts(record),
             "attention": self._attention(*translation.ids[0], all_heads=all_heads),
             "alignment_head": self.alignment_head and asdict(self.alignment_head),
-            "notes": [*checker.warnings(), *_part_notes(question.text, line)],
+            "notes": [*checker.warnings()],
             "diagnosis": self._diagnosis(question, line, translation, search),
         }
 
@@ -174,13 +172,20 @@ class Explorer:
                 if word not in question.masked or words.index(word) == place
             ]
         first = replace(line, line=line.texts[0], segments=(tuple(ids),), segment_texts=line.segment_texts[:1])
+        if line.warning is not None:
+            reason, shown = (
+                line.warning.rpartition("; ")[0],
+                f"{len(first.line):,} of {len(question.text):,} characters",
+            )
+            first = replace(first, warning=f"{reason}; only the first part of the text is shown, {shown}")
         return replace(first, prefix=question.prefix)
 
-    def _recording(self, record: SearchRecorder) -> Translator:
+    def _recording(self, record: SearchRecorder, question: Question) -> Translator:
         engine = self.translator.engine
         if type(engine) is not NativeEngine:
             raise UserError(f"the search of the engine {engine.name} cannot be recorded; use ``engine=native``")
-        return replace(self.translator, engine=replace(engine, observer=record, cuda_graphs=False))
+        glossary = None if EOS in question.prefix else self.translator.glossary  # the user ends the sentence, as it is
+        return replace(self.translator, engine=replace(engine, observer=record, cuda_graphs=False), glossary=glossary)
 
     def _hypothesis(
         self, one: Translation, log_probs: Sequence[float], search: SearchConfig, leaves: dict[tuple[int, ...], int]
@@ -197,32 +202,25 @@ class Explorer:
             "leaf": leaves.get((*ids, EOS)),
         }
 
-    def _token_texts(self, nodes: Sequence[Node]) -> dict[int, str]:
-        ids = sorted({node.token for node in nodes} | {one.token for node in nodes for one in node.considered})
+    def _token_texts(self, record: SearchRecorder) -> dict[int, str]:
+        ids = sorted(
+            {one.token for one in record.nodes} | {row[0] for rows in record.considered.values() for row in rows}
+        )
         return dict(zip(ids, self.translator.target.convert_ids_to_tokens(ids), strict=True))
-
-
-def _part_notes(text: str, line: SourceLine) -> Iterator[str]:
-    """A note for a text of which only the first part is shown."""
-    if line.warning is not None:
-        yield f"only the first part of the text is shown, {len(line.line):,} of {len(text):,} characters"
 
 
 def _tree(nodes: Sequence[Node]) -> Json:
     """The nodes as one list for each of their properties."""
-    columns = {name: [vars(node)[name] for node in nodes] for name in TREE}
+    columns = {name: [vars(node)[name] for node in nodes] for name in vars(nodes[0])}
     return {name: [_round(x) if isinstance(x, float) else x for x in column] for name, column in columns.items()}
 
 
-def _considered(nodes: Sequence[Node]) -> Json:
+def _considered(record: SearchRecorder) -> Json:
     """For each node with continuations: token, log-probability by the model; if it differs, as allowed, and rule."""
-    rows = {number: [_considered_row(one) for one in node.considered] for number, node in enumerate(nodes)}
-    return {str(number): row for number, row in rows.items() if row}
-
-
-def _considered_row(one: Considered) -> list[Any]:
-    row = [one.token, _round(one.model)]
-    return row if one.allowed == one.model else [*row, _round(one.allowed), one.rule]
+    return {
+        str(number): [[_round(x) if isinstance(x, float) else x for x in row] for row in rows]
+        for number, rows in sorted(record.considered.items())
+    }
 
 
 def _penalty(length: int, search: SearchConfig) -> float:

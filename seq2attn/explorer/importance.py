@@ -41,14 +41,12 @@ def measure_importance(
     token, prefix = [*target, EOS][place], tuple(target[:place])
     words = TokenizedText.from_ids(translator.source, source)
     count = len(words.words)
-
-    def log_odds(sources: Sequence[Sequence[int]]) -> Values:
-        """The log-probability of the token given each source, minus that of the other."""
-        found = _token_log_probs(translator, sources, prefix, token)
-        return found if other is None else found - _token_log_probs(translator, sources, prefix, other)
-
     left = [[id for id, word in zip(source, words.word_ids, strict=True) if word != number] for number in range(count)]
-    whole, *without = log_odds([source, *left])
+    tokens = [token] if other is None else [token, other]
+    pairs = [(one, (*prefix, last)) for last in tokens for one in (source, *left)]  # a pair without tokens has no score
+    found = token_log_probs(translator.engine, pairs, translator.max_batch_tokens)
+    values = np.array([log_probs[place] for log_probs in found]).reshape(len(tokens), -1)
+    whole, *without = values[0] - values[1:].sum(0)
     gradient = gradient_times_input(translator.model, source, prefix, token, other)
     (weights,) = cross_attention_weights(translator.model, [(source, target)])
     attention = None if weights is None else weights[-1, :, place, : len(source)].mean(0)
@@ -77,15 +75,6 @@ def gradient_times_input(
         (gradient,) = torch.autograd.grad(value, embedded)
     products: Values = (gradient * embedded).sum(-1)[0].detach().double().cpu().numpy()
     return products
-
-
-def _token_log_probs(
-    translator: Translator, sources: Sequence[Sequence[int]], prefix: tuple[int, ...], token: int
-) -> Values:
-    """The log-probability of a token after a prefix, given each source."""
-    pairs = [(source, (*prefix, token)) for source in sources]  # also EOS: a pair without tokens is not scored
-    found = token_log_probs(translator.engine, pairs, translator.max_batch_tokens)
-    return np.array([log_probs[len(prefix)] for log_probs in found])
 
 
 def _by_word(values: NDArray[Any], word_ids: Sequence[int], count: int) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from seq2attn.search.lexical_constraints import FREE
+from seq2attn.search.lexical_constraints import FREE, forbid_early_end, matched_tokens
 from seq2attn.search.search import Hypotheses, SearchStep
 from seq2attn.search.strategies import NEG_INF, Sampling
 from seq2attn.tokenizers.vocabulary import BOS, EOS
@@ -28,14 +28,12 @@ NUM_CONSIDERED = 20
 """Tokens that are recorded as considered after each hypothesis."""
 
 
-@dataclass(frozen=True)
-class Considered:
-    """A token considered as the continuation of a hypothesis."""
+Considered: TypeAlias = tuple[int, float] | tuple[int, float, float | None, Rule | None]
+"""A token considered as the continuation of a hypothesis, and its log-probability by the model.
 
-    token: int
-    model: float  # log-probability by the model
-    allowed: float | None  # under the constraints, after temperature, top-k and top-p; None if it has no probability
-    rule: Rule | None  # that forbids it
+If it differs, also that under the constraints, after temperature, top-k and top-p, None if it has no probability; and
+the rule that forbids the token.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,6 @@ class Node:
     fate: Fate = "beam"
     by: int | None = None  # the node that took the last place in the beam, or in the n-best list
     score: float | None = None  # of a hypothesis that ended, with the penalties of length and coverage
-    considered: tuple[Considered, ...] = ()  # most probable first
 
 
 class SearchRecorder:
@@ -60,6 +57,7 @@ class SearchRecorder:
 
     def __init__(self) -> None:
         self.nodes = [Node(0, -1, BOS, 0.0, 0.0, 1, fate="live")]
+        self.considered = dict[int, list[Considered]]()  # after each node with continuations, most probable first
         self._ended: Hypotheses | None = None
         self._live = list[list[int]]()  # the nodes of the live hypotheses of each group; -1 for a free place
 
@@ -67,8 +65,10 @@ class SearchRecorder:
         """Record a step."""
         if step.number == 1:  # also of a search that did not fit in memory, and begins again
             del self.nodes[1:]
+            self.considered.clear()
             groups, k = step.before.scores.shape
             self._live = [[0] * k] * groups
+        step = replace(step, log_probs=_require_terms(step))
         for group, live in enumerate(self._live):
             scores = step.before.scores[group].tolist()
             live = [number if score > NEG_INF else -1 for number, score in zip(live, scores, strict=True)]
@@ -116,17 +116,17 @@ class SearchRecorder:
         drawn = step.strategy.probabilities(constrained).log() if isinstance(step.strategy, Sampling) else constrained
         for hypothesis, parent in parents.items():
             model = _model_log_probs(step, group)[hypothesis]
-            if self.nodes[parent].considered or model.isnan().any():
+            if parent in self.considered or model.isnan().any():
                 continue
             count = min(NUM_CONSIDERED, len(model))
             best = torch.cat([model.topk(count).indices, drawn[hypothesis].topk(min(2, count)).indices]).unique()
             best = best[model[best].argsort(descending=True)]
             values = (x[best].tolist() for x in (model, drawn[hypothesis], constrained[hypothesis]))
-            considered = list[Considered]()
+            rows = self.considered[parent] = []
             for token, by_model, allowed, by_rules in zip(best.tolist(), *values, strict=True):
                 rule = rule_of(step, group, token) if by_rules == NEG_INF else None
-                considered.append(Considered(token, by_model, allowed if allowed > NEG_INF else None, rule))
-            self._change(parent, considered=tuple(considered))
+                changes = () if allowed == by_model else (allowed if allowed > NEG_INF else None, rule)
+                rows.append((token, by_model, *changes))
 
     def _add_candidates(self, step: SearchStep, group: int, parents: dict[int, int]) -> list[int]:
         """Nodes for all candidates of a group. Returns those of its live hypotheses."""
@@ -168,6 +168,15 @@ def _model_log_probs(step: SearchStep, group: int) -> torch.Tensor:
     return step.model_log_probs[group].expand(step.before.scores.size(1), -1)
 
 
+def _require_terms(step: SearchStep) -> torch.Tensor:
+    """The log-probabilities under the constraints, with -inf for EOS where a term of a glossary is missing."""
+    phrases = step.constraints.limits.phrases
+    if phrases is None:
+        return step.log_probs
+    matched = matched_tokens(step.before.live[..., 1 : step.number], phrases)
+    return forbid_early_end(step.log_probs, matched, (phrases != FREE).sum(-1).unsqueeze(1), EOS)
+
+
 def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
     """Hypothesis and token of each candidate that is allowed, best first."""
     parent, token, _ = (values[group].tolist() for values in step.candidates)
@@ -177,16 +186,12 @@ def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterat
 
 
 def _forbidden(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Hypothesis and token of each continuation that would be a candidate, but for a rule.
-
-    With terms of a glossary, EOS is forbidden where they are missing, and the beam is shared by other rules.
-    """
+    """Hypothesis and token of each continuation that would be a candidate, but for a rule."""
     scores = step.before.scores[group].unsqueeze(1) + _model_log_probs(step, group)  # [K, V]
-    has_terms, count = step.constraints.limits.phrases is not None, min(step.candidates[0].size(1), scores.numel())
+    count = min(step.candidates[0].size(1), scores.numel())
     for index in scores.flatten().topk(count).indices.tolist():
         hypothesis, token = divmod(index, scores.size(1))
-        is_forbidden = (has_terms and token == EOS) or step.log_probs[group, hypothesis, token] == NEG_INF
-        if hypothesis in parents and is_forbidden:
+        if hypothesis in parents and step.log_probs[group, hypothesis, token] == NEG_INF:
             yield hypothesis, token
 
 

@@ -57,11 +57,11 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
     explorers = _load_checkpoints(runs, options) if exploring.checkpoints else [_load(*one, options) for one in named]
     for explorer in explorers:
         explorer.translator.source.check_tag(exploring.tag)
-    table = _table(RunDirectory(runs[0]), explorers[0], exploring)
+    measured = explorers[-1] if exploring.checkpoints else explorers[0]  # the last checkpoint, or the first run
+    table = _table(RunDirectory(runs[0]), measured, exploring)
     if table is not None and (exploring.worst or exploring.best):
         rows = sorted((row for row in table["rows"] if row["chrf"] is not None), key=lambda row: row["chrf"])
-        chosen = rows[: exploring.worst] if exploring.worst else rows[: -(exploring.best or 0) - 1 : -1]
-        table["rows"] = chosen
+        table["rows"] = rows[: exploring.worst] if exploring.worst else rows[::-1][: exploring.best]
     if exploring.output_file is None:
         if len(texts) > 1:
             raise UserError("give one sentence to begin with, or ``output_file`` for a page of several")
@@ -130,6 +130,8 @@ def _table(run: RunDirectory, explorer: Explorer, exploring: ExploreOptions) -> 
         sources = [add_tag(line, exploring.tag) for line in read_lines(exploring.input_file)]
         name = exploring.input_file.name
     elif exploring.input_file is not None or exploring.test_set is not None:
+        if exploring.input_file is None and not experiment.data.test:
+            raise UserError("the config has no `data.test`; give ``input_file``")
         sets = test_sets([experiment], exploring.input_file, exploring.references, exploring.tag)
         name = exploring.test_set or next(iter(sets))
         if name not in sets:

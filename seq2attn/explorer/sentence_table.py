@@ -21,6 +21,8 @@ from seq2attn.tokenizers.normalize import is_blank
 
 UNATTENDED = 0.2
 """A source token with less attention than this in all, over all target tokens, counts as unattended."""
+LINES_AT_ONCE = 64
+"""Lines whose attention is in memory; that of a whole test set may not fit."""
 WORD = re.compile(r"\w+")
 
 
@@ -64,13 +66,15 @@ def _attention(translator: Translator, translations: Sequence[Translation]) -> l
     rows = [row for row, one in enumerate(translations) if one.ids and len(one.ids[0][0]) and one.score == one.score]
     if len(translator.members) > 1 or not rows:
         return output
-    all_weights = cross_attention_weights(translator.model, [translations[row].ids[0] for row in rows])
-    for row, weights in zip(rows, all_weights, strict=True):
-        if weights is not None:
-            mean = weights[-1].mean(0)  # [T, S], with EOS
-            entropy = -(mean * np.log(np.maximum(mean, 1e-12))).sum(-1)
-            unattended = int((mean[:, :-1].sum(0) < UNATTENDED).sum())
-            output[row] = {"spread": round(float(np.exp(entropy).mean()), 2), "unattended": unattended}
+    for start in range(0, len(rows), LINES_AT_ONCE):
+        some = rows[start : start + LINES_AT_ONCE]
+        all_weights = cross_attention_weights(translator.model, [translations[row].ids[0] for row in some])
+        for row, weights in zip(some, all_weights, strict=True):
+            if weights is not None:
+                mean = weights[-1].mean(0)  # [T, S], with EOS
+                entropy = -(mean * np.log(np.maximum(mean, 1e-12))).sum(-1)
+                unattended = int((mean[:, :-1].sum(0) < UNATTENDED).sum())
+                output[row] = {"spread": round(float(np.exp(entropy).mean()), 2), "unattended": unattended}
     return output
 
 

@@ -11,7 +11,7 @@ from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from seq2attn.errors import UserError
-from seq2attn.explorer.answers import Answers, QuestionBody
+from seq2attn.explorer.answers import Answers, QuestionBody, list_mistakes
 from seq2attn.explorer.explore import Explorer, Json
 from seq2attn.visualization.page import render_explorer
 
@@ -43,7 +43,7 @@ def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastA
 
     @app.exception_handler(RequestValidationError)
     def explain(request: Request, error: RequestValidationError) -> JSONResponse:
-        mistakes = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
-        return JSONResponse({"error": "; ".join(mistakes)}, status_code=422)
+        mistakes = ({**one, "loc": one["loc"][1:]} for one in error.errors())  # without "body"
+        return JSONResponse({"error": list_mistakes(mistakes)}, status_code=422)
 
     return app

@@ -10,7 +10,7 @@ import traitlets
 from pydantic import ValidationError
 
 from seq2attn.errors import UserError
-from seq2attn.explorer.answers import Answers, QuestionBody
+from seq2attn.explorer.answers import Answers, QuestionBody, list_mistakes
 from seq2attn.explorer.explore import Explorer
 from seq2attn.visualization.page import render_explorer
 
@@ -30,6 +30,10 @@ class ExplorerWidget(anywidget.AnyWidget):
         """The answer to a message of the page, or an error."""
         try:
             found = self._answers.answer(message["kind"], QuestionBody.model_validate(message["body"]))
-        except (UserError, ValidationError) as error:
-            return {"id": message["id"], "error": str(error)}
+        except ValidationError as error:
+            return {"id": message["id"], "error": list_mistakes(error.errors())}
+        except UserError as error:
+            return {"id": message["id"], "error": str(error).replace("``", "`")}
+        except Exception as error:  # else the page would wait for an answer
+            return {"id": message["id"], "error": f"{type(error).__name__}: {error}"}
         return {"id": message["id"], "answer": found}

@@ -111,6 +111,8 @@ class ExploreOptions:
         """Check options that exclude each other, or need others. Raises UserError."""
         if self.test_set is not None and self.input_file is not None:
             raise UserError("give ``test_set`` or ``input_file``, not both")
+        if self.test_set is not None and self.tag is not None:
+            raise UserError("``test_set`` excludes ``tag``: a test set of the config has its own, `data.test.NAME.tag`")
         if self.references and self.input_file is None:
             raise UserError("``references`` needs ``input_file``")
         if self.worst and self.best:

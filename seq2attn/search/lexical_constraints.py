@@ -43,9 +43,7 @@ def phrase_continuations(tokens: Tensor, phrases: Tensor, eos: int, log_probs: T
     """
     k, lengths = scores.size(1), (phrases != FREE).sum(-1).unsqueeze(1)
     matched = matched_tokens(tokens, phrases)
-    may_end = (matched == lengths).all(-1)
-    end = log_probs[..., eos].masked_fill(~may_end, NEG_INF)
-    log_probs = log_probs.select_scatter(end, -1, eos)
+    log_probs = forbid_early_end(log_probs, matched, lengths, eos)
     parent, token, score = _candidates(log_probs, scores, _next_tokens(phrases, matched))
 
     grown = torch.cat([tokens.gather(1, parent.unsqueeze(-1).expand(-1, -1, tokens.size(-1))), token.unsqueeze(-1)], -1)
@@ -57,6 +55,12 @@ def phrase_continuations(tokens: Tensor, phrases: Tensor, eos: int, log_probs: T
     is_kept |= ended & (among_best | (lengths.sum(-1) > 0))
     score, index = score.masked_fill(~is_kept, NEG_INF).topk(2 * k)
     return parent.gather(1, index), token.gather(1, index), score
+
+
+def forbid_early_end(log_probs: Tensor, matched: Tensor, lengths: Tensor, eos: int) -> Tensor:
+    """log_probs [b, K, V] with -inf for EOS where a phrase is missing; matched tokens [b, K, C] of lengths [b, 1, C]"""
+    end = log_probs[..., eos].masked_fill((matched != lengths).any(-1), NEG_INF)
+    return log_probs.select_scatter(end, -1, eos)
 
 
 def _next_tokens(phrases: Tensor, matched: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import sacrebleu
+import yaml
 from fastapi.testclient import TestClient
 
 import seq2attn
@@ -175,7 +176,16 @@ def test_kept_checkpoints_are_searched_like_their_run(invoke: Invoke, run_copy: 
     (expected,) = seq2attn.explore(seq2attn.load(run_copy), "rot haus").explorations
     best = json.loads(json.dumps(expected["hypotheses"]))
     assert best in [one["hypotheses"] for one in found[: len(names)]]
-    assert all("only the first part" in " ".join(one["notes"]) for one in found[len(names) :])
+    for one in found[len(names) :]:
+        (note,) = (note for note in one["notes"] if "too many tokens" in note)
+        assert "; only the first part of the text is shown, " in note and "in parts" not in note
+    write_lines(tmp_path / "in", ["rot haus"])
+    invoke("explore", run_copy, "--checkpoints", "-i", "in", "-o", "table.html")
+    data = content(tmp_path / "table.html")
+    (row,) = data["table"]["rows"]
+    last, text = data["explorations"][-1]["hypotheses"][0], data["explorations"][-1]["text"]
+    assert text == row["source"]
+    assert row["log_prob"] == pytest.approx(np.mean(last["token_log_probs"]), abs=1e-3)
 
 
 def test_a_tag_is_one_of_every_run(invoke: Invoke, tmp_path: Path) -> None:
@@ -195,6 +205,7 @@ def test_a_tag_is_one_of_every_run(invoke: Invoke, tmp_path: Path) -> None:
         (["run", TEXT, "-o", "none/page.html"], "there is no folder none"),
         (["run", "--worst", "3"], "--worst and --best need --test-set, or --input and --reference"),
         (["run", "--test-set", "other", "-o", "page.html"], "there is no test set `other`; the run has ours"),
+        (["run", "--test-set", "ours", "--tag", "news"], "--test-set excludes --tag: a test set of the config"),
         (["run", "--checkpoints", TEXT, "-o", "page.html"], "run: has no checkpoints"),
         (["run", "run", "--checkpoints", TEXT], "--checkpoints shows those of one run"),
         (["run", "--checkpoints", "--ensemble", "run"], "--checkpoints excludes --ensemble"),
@@ -202,6 +213,14 @@ def test_a_tag_is_one_of_every_run(invoke: Invoke, tmp_path: Path) -> None:
 )
 def test_errors(invoke: Invoke, run: Path, arguments: list[str], message: str) -> None:
     assert message in invoke("explore", *arguments, code=2).err
+
+
+def test_a_run_without_test_sets(invoke: Invoke, run: Path) -> None:
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    del config["data"]["test"]
+    (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    error = invoke("explore", run, "--test-set", "ours", "-o", "page.html", code=2).err
+    assert "the config has no `data.test`; give --input" in error
 
 
 def test_answers_of_the_server(run: Path) -> None:
@@ -246,6 +265,19 @@ def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:
     assert answer["id"] == 3 and answer["answer"]["hypotheses"] == expected["hypotheses"]
     for body in ({"text": " "}, {"text": TEXT, "beam": 0}, {"words": TEXT}):
         assert widget.answer({"id": 4, "kind": "explore", "body": body})["error"]
+
+    def error(**changes: Any) -> Any:
+        return widget.answer({"id": 5, "kind": "explore", "body": {"text": TEXT}} | changes)["error"]
+
+    assert error(body={"text": TEXT, "beam": 0}) == "beam: Input should be greater than or equal to 1"
+    assert "``" not in error(kind="other")
+    assert error(kind=[]) and "no question" in error(kind="why")
+
+    def fail(kind: str, body: Any) -> Any:
+        raise MemoryError("no memory")
+
+    widget._answers.answer = fail  # type: ignore[method-assign]
+    assert error() == "MemoryError: no memory"
 
 
 def test_models_without_attention_and_ensembles(invoke: Invoke, tmp_path: Path) -> None:

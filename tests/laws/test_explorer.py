@@ -154,6 +154,13 @@ def test_the_terms_of_a_glossary_are_a_rule() -> None:
         if fate == "terms":
             assert tree["token"][node] == EOS and not {*term.ids} & {*path(tree, node)}
     assert "terms" in tree["fate"]
+    for node, words in found["considered"].items():
+        (end,) = (row for row in words if row[0] == EOS)
+        is_missing = not {*term.ids} & {*path(tree, int(node))}
+        assert (end[2:] == [None, "terms"]) == is_missing
+    translator = replace(one.translator, search=search, glossary=glossary)
+    ended = Explorer("ours", translator).explore(Question(TEXT, prefix=(5, EOS)))
+    assert [hypothesis["ids"] for hypothesis in ended["hypotheses"]] == [[5]]
 
 
 @pytest.mark.parametrize("decoder", slow_but(["transformer-rotary", "luong-feeding"], REPRESENTATIVE))

@@ -1,13 +1,18 @@
 """The table of a test set in the explorer's page."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
+from seq2attn.explorer import sentence_table
 from seq2attn.explorer.explore import Question
 from seq2attn.explorer.page import ExplorerPage
 from seq2attn.explorer.sentence_table import measure_sentences
+from seq2attn.models import Seq2Seq
+from seq2attn.models.attention_weights import cross_attention_weights
 from tests.support.browser import Browser
 from tests.support.explorer_pages import NAMES, click, explorer, texts
 
@@ -57,6 +62,23 @@ def test_a_table_is_sorted_and_filtered_by_all_measures(chromium: Browser, tmp_p
         chromium.get("location.hash")
     )  # a link leads to the sentence, not to the table
     assert texts(chromium, "#sentence .tokens")[0] == f"{lines[3].replace(' ', '')}</s>"
+
+
+def test_the_attention_of_all_lines_is_never_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each line has the measures that it has alone."""
+    sizes = list[int]()
+
+    def count(model: Seq2Seq, pairs: Sequence[Any]) -> Any:
+        sizes.append(len(pairs))
+        return cross_attention_weights(model, pairs)
+
+    monkeypatch.setattr(sentence_table, "cross_attention_weights", count)
+    translator = explorer("transformer").translator
+    lines = [f"two {word}" for word in NAMES] * 30
+    rows = list(measure_sentences(translator, lines))
+    assert sum(sizes) == len(lines) and max(sizes) < 100
+    for row, line in zip(rows[60:70], lines[60:70], strict=True):
+        assert [row] == list(measure_sentences(translator, [line]))
 
 
 def test_a_menu_leads_from_the_table_to_a_sentence(chromium: Browser, tmp_path: Path) -> None:
