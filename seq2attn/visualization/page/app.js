@@ -76,7 +76,7 @@ const app = {
 
   /** Change the selection, and draw all views. */
   set(changes) {
-    if ("sentence" in changes) say(""); // the notes of the one before
+    say(""); // of what was done before
     Object.assign(app.state, changes);
     render();
     remember();

@@ -125,6 +125,7 @@ function drawWhatIf(body, app) {
     line(other.target, changed.right, run(second)),
     note(`log-probability ${fixed(best.log_prob)} and ${fixed(other.log_prob)}`),
     mapPair(app, [current, second], [changed.left, changed.right]),
+    ...second.notes.map(text => note(text, "differ")),
   );
 }
 
