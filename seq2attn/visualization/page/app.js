@@ -119,7 +119,10 @@ const say = text => {
   byId("message").textContent = text;
 };
 
+let numWaiting = 0;
+
 async function waiting(work) {
+  numWaiting += 1;
   document.body.ariaBusy = "true";
   say("");
   try {
@@ -127,7 +130,8 @@ async function waiting(work) {
   } catch (error) {
     say(error.message);
   } finally {
-    document.body.ariaBusy = "false";
+    numWaiting -= 1;
+    document.body.ariaBusy = String(numWaiting > 0);
   }
 }
 
