@@ -1,9 +1,14 @@
 """Models to explore, and what tests do with the explorer's page in a browser."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 from seq2attn.explorer.explore import Explorer
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
+from seq2attn.visualization.page import render_explorer, script_json
 from tests.support.browser import Browser
 from tests.support.models import model
 from tests.support.searches import spread_logits
@@ -37,3 +42,36 @@ def click(browser: Browser, section: str, name: str) -> None:
     """Click the button with this text."""
     buttons = f"[...document.querySelectorAll('#{section} button, {section} > form > button')]"
     browser.get(f"{buttons}.find(button => button.textContent === {name!r}).click()")
+
+
+KERNEL = """
+const held = [];
+const reply = ({ id, kind, body }) => {
+  const answer = found[kind][body.text];
+  postMessage(answer ? { id, answer } : { id, error: `no answer to ${body.text}` });
+};
+addEventListener("message", event => {
+  if (!event.data.kind) return; // an answer
+  event.stopImmediatePropagation(); // the page, which waits for the answer, is the same window
+  window.isHeld ? held.push(event.data) : reply(event.data);
+});
+"""
+
+
+def open_live(browser: Browser, path: Path, found: dict[str, dict[str, Any]], runs: Sequence[str] = ("",)) -> None:
+    """Open a live page whose own window answers, from `found[kind][text]`; it begins with the first text.
+
+    The page's `held` has the questions that come while its `isHeld` is true; `reply(question)` answers one.
+    """
+    text = next(iter(found["explore"]))
+    page = render_explorer({"live": "notebook", "runs": runs, "text": text})
+    script = f"<script>const found = {script_json(found)};\n{KERNEL}</script>"
+    path.write_text(page.replace("<head>", f"<head>{script}", 1), encoding="utf-8")
+    browser.open(path)
+    browser.wait("document.querySelector('#sentence .tokens') !== null")
+
+
+def type_text(browser: Browser, selector: str, text: str) -> None:
+    """Type a text in place of that of a field, which keeps the focus."""
+    browser.get(f"document.querySelector({selector!r}).select()")
+    browser.call("Input.insertText", text=text)

@@ -26,6 +26,8 @@ const initial = {
   word: null, // place of a target token
   other: null, // token that a reason is asked against
   changed: null, // source word that is to be changed
+  newWord: "", // typed in its place
+  reference: null, // typed, and perhaps not asked yet
   kind: "",
   layer: "",
   head: "",
@@ -74,7 +76,7 @@ const app = {
 
   /** Change the selection, and draw all views. */
   set(changes) {
-    if ("sentence" in changes) say(""); // the notes of the one before
+    say(""); // of what was done before
     Object.assign(app.state, changes);
     render();
     remember();
@@ -96,6 +98,7 @@ const app = {
         const keys = Object.keys(changes).join();
         if (keys !== "reference") app.secondAnswer = app.secondChanges = null; // the search is another
         if (keys && keys !== "reference") Object.assign(app.state, UNSELECTED);
+        if (question.text !== before.text) app.state.reference = null; // of the sentence before
         Object.assign(app, { question, answer });
       }
       render();
@@ -116,7 +119,10 @@ const say = text => {
   byId("message").textContent = text;
 };
 
+let numWaiting = 0;
+
 async function waiting(work) {
+  numWaiting += 1;
   document.body.ariaBusy = "true";
   say("");
   try {
@@ -124,7 +130,8 @@ async function waiting(work) {
   } catch (error) {
     say(error.message);
   } finally {
-    document.body.ariaBusy = "false";
+    numWaiting -= 1;
+    document.body.ariaBusy = String(numWaiting > 0);
   }
 }
 
@@ -142,10 +149,20 @@ function drawViews() {
     section.hidden = isTable ? !hasTable || state.tab !== "table" : state.tab === "table" || !current;
     if (!section.hidden) section.hidden = draw(section, app) === false;
   }
-  const fields = { text: app.question.text, beam: app.question.beam ?? current?.search?.size ?? "" };
-  for (const [id, value] of Object.entries(fields)) if (document.activeElement !== byId(id)) byId(id).value = value;
+  showQuestion();
   if (current) document.title = `${current.run ? `${current.run}: ` : ""}${current.text}`;
   if (current?.notes?.length) say(current.notes.join(" "));
+}
+
+/** The question in the form, but for fields with text that is typed and not asked yet. */
+function showQuestion() {
+  const beam = app.question.beam ?? app.current?.search?.size ?? "";
+  for (const [id, value] of Object.entries({ text: app.question.text, beam })) {
+    const field = byId(id);
+    if (field.value === field.defaultValue) field.value = value;
+    field.defaultValue = value;
+  }
+  byId("beam").placeholder = beam; // of an empty field
 }
 
 const FOCUSABLE = "button, select, input, canvas[tabindex]";

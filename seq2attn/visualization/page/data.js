@@ -11,9 +11,9 @@ export const isLive = Boolean(page.live);
 export async function ask(kind, body) {
   if (page.live === "notebook") return askKernel(kind, body);
   const response = await post(`v1/${kind}`, body);
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error ?? "the question was not understood");
-  return answer;
+  if (response.ok) return response.json();
+  const { error } = await response.json().catch(() => ({})); // a server that fails says so in plain text
+  throw new Error(error ?? `the server failed: ${response.status} ${response.statusText}`);
 }
 
 export const post = (path, body) =>

@@ -49,9 +49,11 @@ export const sum = numbers => numbers.reduce((a, b) => a + b, 0);
 /** A color of the style sheet. */
 export const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
+const MAX_CANVAS = 32_767; // pixels of a side, in Firefox
+
 /** A canvas of CSS pixels that is sharp on any screen, and its context. */
 export function canvasOf(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
+  const ratio = Math.min(window.devicePixelRatio || 1, MAX_CANVAS / Math.max(width, height));
   Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
   Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
   const context = canvas.getContext("2d");

@@ -125,6 +125,7 @@ function drawWhatIf(body, app) {
     line(other.target, changed.right, run(second)),
     note(`log-probability ${fixed(best.log_prob)} and ${fixed(other.log_prob)}`),
     mapPair(app, [current, second], [changed.left, changed.right]),
+    ...second.notes.map(text => note(text, "differ")),
   );
 }
 
@@ -136,7 +137,9 @@ function edits(app, words) {
     ...words.map((word, i) => new Option(readable(word), i, false, i === app.state.changed)),
   );
   menu.addEventListener("change", () => (app.state.changed = Number(menu.value)));
-  const text = make("input", { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" });
+  const properties = { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" },
+    text = make("input", { ...properties, value: app.state.newWord });
+  text.addEventListener("input", () => (app.state.newWord = text.value));
   const edit = (name, change) => button(name, () => app.explore(change(Number(menu.value)), { second: true }));
   const edited = (place, word) => {
     const isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
@@ -218,9 +221,10 @@ function drawDiagnosis(body, app) {
     const text = make("input", {
       ariaLabel: "reference",
       placeholder: "reference translation",
-      value: app.question.reference ?? "",
+      value: app.state.reference ?? app.question.reference ?? "",
       dir: "auto",
     });
+    text.addEventListener("input", () => (app.state.reference = text.value));
     const form = make("form", { className: "controls" }, text, make("button", { textContent: "compare" }));
     form.addEventListener("submit", event => {
       event.preventDefault();

@@ -39,7 +39,12 @@ export function drawTable(section, app) {
     title: `Words, and measures below or above a number: ${present.join(", ")}.`,
     dir: "auto",
   });
-  filter.addEventListener("change", () => app.set({ filter: filter.value }));
+  filter.addEventListener("input", () => (state.filter = filter.value)); // not at `change`, between two halves of a click
+  const filterForm = make("form", {}, filter, " ", make("button", { textContent: "filter" }));
+  filterForm.addEventListener("submit", event => {
+    event.preventDefault();
+    app.set({});
+  });
   const entries = present.map(name => [name, MEASURES[name]]),
     axis = (name, value) => menu(name, entries, value, chosen => app.set({ [name]: chosen }));
   const heads = present.map(name => {
@@ -58,15 +63,7 @@ export function drawTable(section, app) {
     more = button("more", () => app.set({ shown: state.shown + 200 }), { hidden: !isCut });
   const count = `${matches.length} of ${rows.length} lines${isCut ? `, the first ${state.shown} shown` : ""} `;
   section.replaceChildren(
-    make(
-      "p",
-      { className: "controls" },
-      make("label", {}, "filter ", filter),
-      axis("x", axes[0]),
-      axis("y", axes[1]),
-      count,
-      more,
-    ),
+    make("div", { className: "controls" }, filterForm, axis("x", axes[0]), axis("y", axes[1]), count, more),
     make("div", { className: "scroll" }, scatter(matches, axes, open)),
     make("div", { className: "scroll" }, table([...heads, "source", "translation", "reference"], body, "lines")),
   );

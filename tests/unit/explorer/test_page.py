@@ -199,29 +199,36 @@ def test_pooled_weights_are_those_of_python(chromium: Browser, tmp_path: Path) -
 NOTEBOOK = """
 const url = URL.createObjectURL(new Blob([data.esm], { type: "text/javascript" }));
 const { default: widget } = await import(url);
-let answer;
+const receivers = new Set();
+window.sent = [];
+window.answer = ({ id }) => receivers.forEach(receive => receive({ ...data.answer, id }));
 const model = {
   get: name => data[name],
-  on: (_, receive) => { answer = receive; },
-  send: ({ kind, body }) => kind === "explore" && body.text === "two five" && answer(data.answer),
+  on: (_, receive) => receivers.add(receive),
+  off: (_, receive) => receivers.delete(receive),
+  send: question => question.body.text === "two five" && sent.push(question),
 };
-widget.render({ model, el: document.body });
+window.close = [0, 1].map(() => widget.render({ model, el: document.body }));
 """
 
 
 def test_a_notebook_answers_by_messages(chromium: Browser, tmp_path: Path) -> None:
-    """The module of the widget in a page that stands for a notebook, with an answer of the kernel."""
+    """The module of the widget in a page that stands for a notebook, with two views and an answer of the kernel."""
     widget = explore_live(explorer("local").translator, "two five")
     answer = widget.answer({"id": 1, "kind": "explore", "body": {"text": "two five"}})
     data = script_json({"esm": widget._esm, "page": widget.page, "answer": answer})
     page = tmp_path / "notebook.html"
     page.write_text(f"<body><script type=module>const data = {data};\n{NOTEBOOK}</script>", encoding="utf-8")
     chromium.open(page)
-    found = "document.querySelector('iframe')?.contentDocument.querySelectorAll('#considered tbody tr').length > 0"
-    chromium.wait(found)
+    chromium.wait("window.sent?.length === 2")
+    answered = "[...document.querySelectorAll('iframe')].map(e => e.contentDocument.querySelector('.tokens') !== null)"
+    for number, is_answered in enumerate(([True, False], [True, True])):  # the views as they asked
+        chromium.get(f"answer(sent[{number}])")
+        chromium.wait(f"{answered}.filter(Boolean).length === {sum(is_answered)}")
     frame = "document.querySelector('iframe').contentDocument"
     chromium.get(f"{frame}.querySelectorAll('#sentence .list button')[1].click()")
     assert "maximum length" in chromium.get(f"{frame}.getElementById('message').textContent")  # and no error
+    chromium.get("close.forEach(end => end()); document.body.replaceChildren(); answer(sent[0])")
 
 
 def test_the_server_answers_what_the_page_asks(chromium: Browser, tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""Messages of the explorer's page: each stays as long as it holds."""
+
+from pathlib import Path
+
+from seq2attn.explorer.explore import Question
+from seq2attn.explorer.page import ExplorerPage
+from tests.support.browser import Browser
+from tests.support.explorer_pages import click, explorer, open_live, texts
+
+
+def test_a_message_ends_with_the_next_step(chromium: Browser, tmp_path: Path) -> None:
+    ExplorerPage([explorer("transformer").explore(Question("two"))]).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    chromium.get("document.querySelector('#considered tbody button:enabled').click()")
+    assert "in a live page" in texts(chromium, "#message")[0]
+    click(chromium, "attention", "words")
+    assert texts(chromium, "#message") == [""]
+
+
+def test_notes_of_the_second_exploration_are_shown_beside_it(chromium: Browser, tmp_path: Path) -> None:
+    found = [{**explorer(name).explore(Question("two")), "notes": [f"note of {name}"]} for name in ("local", "hard")]
+    ExplorerPage(found).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    click(chromium, "reasons", "what if")
+    assert texts(chromium, "#message") == ["note of local"] and texts(chromium, "#reasons .differ") == ["note of hard"]
+
+
+def test_the_page_is_busy_until_the_last_answer(chromium: Browser, tmp_path: Path) -> None:
+    one = explorer("transformer").explore(Question("two"))
+    open_live(chromium, tmp_path / "page.html", {"explore": {"two": one}, "importance": {}})
+    chromium.get("isHeld = true")
+    click(chromium, "header", "translate")
+    chromium.get("document.querySelectorAll('#sentence .tokens')[1].querySelector('button').click()")
+    chromium.wait("held.length === 2")
+    for is_busy in ("true", "false"):
+        chromium.get("reply(held.pop())")
+        chromium.wait(f"document.body.ariaBusy === '{is_busy}' && held.length === {int(is_busy == 'true')}")
+
+
+def test_a_large_canvas_is_within_the_limit_of_browsers(chromium: Browser, tmp_path: Path) -> None:
+    ExplorerPage([explorer("transformer").explore(Question("two"))]).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    call = "import('explorer/dom.js').then(m => m.canvasOf(document.createElement('canvas'), 40000, 9).canvas.width)"
+    response = chromium.call("Runtime.evaluate", expression=call, returnByValue=True, awaitPromise=True)
+    assert response["result"]["value"] == 32_767
