@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seq2attn.data.inspection import CorpusReport, DataReport, Hashes, inspect_pairs, load_hashes
+from seq2attn.data.inspection import DataReport, inspect_pairs, load_hashes
 from seq2attn.data.readers import CorpusConfig, PlainTextConfig, check_regular, read_pairs, read_references
 from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.evaluation_config import EvaluationConfig
@@ -39,6 +39,7 @@ AVERAGED = "averaged checkpoints"
 """A setting of translations: the number of checkpoints whose mean the weights are."""
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another command that writes its reports."""
+DEFAULT_EVALUATION = EvaluateOptions()
 
 
 @dataclass(frozen=True)
@@ -171,49 +172,41 @@ def load_with_origin(runs: Sequence[RunDirectory], load: Callable[[], Translator
 
 
 def evaluate_run(
-    run: RunDirectory, translator: Translator, tests: Sequence[EvaluationSet], options: EvaluateOptions | None = None
-) -> list[SetResult]:
-    """Translate and score each test set; with `records` of all lines if `options` ask for JSON."""
-    hashes, report = load_hashes(run.folder), DataReport.load(run.folder)
-    options = options or EvaluateOptions()
-    return [_evaluate(translator, test, hashes, report.train if report else None, options) for test in tests]
-
-
-def _evaluate(
+    run: RunDirectory,
     translator: Translator,
-    test: EvaluationSet,
-    hashes: Hashes | None,
-    training: CorpusReport | None,
-    options: EvaluateOptions,
-) -> SetResult:
-    """The result of one test set; `hashes` and report are those of the training text."""
-    checker = InputChecker()
-    started = time.monotonic()
-    output = list(translator.translate_iterable(test.sources, num_hypotheses=1, checker=checker))
-    seconds = time.monotonic() - started
-    check_finite(checker.not_finite, f"{test.name}: ")
-    if options.attention:
-        output = [replace(one, attention_weights=translator.translation_weights(one)) for one in output]
-    translations = tuple(translation.text for translation in output)
-    corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, hashes)
-    warnings = (
-        *corpus_report.warnings(test.name, training),
-        *(f"{test.name}: {name_options(warning)}" for warning in (*checker.line_warnings(), *test.metrics.warnings())),
-    )
-    return SetResult(
-        name=test.name,
-        digests=test.digests,
-        sentences=len(test.pairs),
-        scores=tuple(test.metrics.scores(translations, test.references)),
-        by_length=tuple(test.bleu_by_length(translations)),
-        seconds=seconds,
-        num_tokens=sum(len(translation.tokens) for translation in output),
-        translations=translations,
-        note=test.metrics.note,
-        warnings=warnings,
-        glossary=translator.glossary.count_met(test.sources, translations) if translator.glossary else None,
-        records=_records(translator, test.sources, output) if options.as_json else (),
-    )
+    tests: Sequence[EvaluationSet],
+    options: EvaluateOptions = DEFAULT_EVALUATION,
+) -> Iterator[SetResult]:
+    """The result of each test set in turn; with `records` of all lines if `options` ask for JSON."""
+    hashes, report = load_hashes(run.folder), DataReport.load(run.folder)
+    for test in tests:
+        checker = InputChecker()
+        started = time.monotonic()
+        output = list(translator.translate_iterable(test.sources, num_hypotheses=1, checker=checker))
+        seconds = time.monotonic() - started
+        check_finite(checker.not_finite, f"{test.name}: ")
+        if options.attention:
+            output = [replace(one, attention_weights=translator.translation_weights(one)) for one in output]
+        translations = tuple(translation.text for translation in output)
+        corpus_report = inspect_pairs(test.pairs, translator.source, translator.target, hashes)
+        line_warnings = (*checker.line_warnings(), *test.metrics.warnings())
+        yield SetResult(
+            name=test.name,
+            digests=test.digests,
+            sentences=len(test.pairs),
+            scores=tuple(test.metrics.scores(translations, test.references)),
+            by_length=tuple(test.bleu_by_length(translations)),
+            seconds=seconds,
+            num_tokens=sum(len(translation.tokens) for translation in output),
+            translations=translations,
+            note=test.metrics.note,
+            warnings=(
+                *corpus_report.warnings(test.name, report.train if report else None),
+                *(f"{test.name}: {name_options(warning)}" for warning in line_warnings),
+            ),
+            glossary=translator.glossary.count_met(test.sources, translations) if translator.glossary else None,
+            records=_records(translator, test.sources, output) if options.as_json else (),
+        )
 
 
 def _records(

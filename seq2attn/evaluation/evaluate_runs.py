@@ -13,6 +13,7 @@ from typing import Any
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.errors import UserError
 from seq2attn.evaluation.evaluate import (
+    DEFAULT_EVALUATION,
     EvaluationSet,
     SetResult,
     evaluate_run,
@@ -31,8 +32,7 @@ from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score
 from seq2attn.metrics.significance import compare_systems
 from seq2attn.options import TranslationOptions
 from seq2attn.options.runs import EvaluateOptions
-
-DEFAULT_EVALUATION = EvaluateOptions()
+from seq2attn.visualization.attention import select_map
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ def evaluate(
     tests = read_sets(sets, experiments[runs[0]].evaluation)
     results, reports = dict[str, list[SetResult]](), dict[str, Any]()
     for run, experiment in experiments.items():
-        results[str(run)], reports[str(run)] = _evaluate(folders[run], experiment, tests, options, evaluation)
+        results[str(run)], reports[str(run)] = evaluate_run_directory(
+            folders[run], experiment, tests, options, evaluation
+        )
     return RunResults(tests, results, reports)
 
 
@@ -122,24 +124,33 @@ def _load_experiment(run: RunDirectory, options: TranslationOptions, evaluation:
     return experiment
 
 
-def _evaluate(
+def evaluate_run_directory(
     run: RunDirectory,
     experiment: ExperimentConfig,
     tests: Sequence[EvaluationSet],
     options: TranslationOptions,
-    evaluation: EvaluateOptions,
+    evaluation: EvaluateOptions = DEFAULT_EVALUATION,
 ) -> tuple[list[SetResult], dict[str, Any]]:
-    """The results of a run or ensemble, and their report, which is written; warnings are printed."""
+    """The results of a run or ensemble, and their report; each set is written, and its warnings are printed, at once.
+
+    Raises UserError for attention that the model lacks, and for lines without finite log-probabilities.
+    """
     translator, origin = load_with_origin(
         [run, *map(RunDirectory, options.ensemble)], partial(load_translator, run, experiment, options)
     )
+    if evaluation.attention:
+        select_map(translator.attention_weights("", ""))
     # An exported model is loaded by its description, before translating is timed.
     engine = ", ".join([translator.engine.description, *_settings(options)])
-    results = evaluate_run(run, translator, tests, evaluation)
-    for line in dict.fromkeys(result.note for result in results if result.note):
+    for line in dict.fromkeys(test.metrics.note for test in tests if test.metrics.note):
         print(line, file=sys.stderr)
-    print_warnings(warning for result in results for warning in result.warnings)
-    return results, write_reports(run, origin, results, translator.search, engine)
+    results, report, sets = list[SetResult](), dict[str, Any](), dict[str, Any]()
+    for result in evaluate_run(run, translator, tests, evaluation):
+        print_warnings(result.warnings)
+        report = write_reports(run, origin, [result], translator.search, engine)
+        results.append(result)
+        sets |= report["sets"]
+    return results, {**report, "sets": sets}
 
 
 def _settings(options: TranslationOptions) -> Iterator[str]:

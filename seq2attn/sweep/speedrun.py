@@ -22,7 +22,8 @@ from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.config.load import load_json
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.errors import DataError, UserError
-from seq2attn.evaluation.evaluate_runs import evaluate
+from seq2attn.evaluation.evaluate import read_sets
+from seq2attn.evaluation.evaluate_runs import evaluate_run_directory
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import json_bytes, read_object, read_objects, validate
@@ -89,19 +90,20 @@ def speedrun(experiment: ExperimentConfig) -> SpeedrunRecord:
     if experiment.data.test and "bleu" not in (experiment.evaluation.metrics or ["bleu"]):
         raise UserError("`evaluation.metrics` of a speedrun needs `bleu`, the score of test sets in its record; add it")
     curve, weights, cpu_seconds = _train(experiment)
-    results = {}
-    if experiment.data.test:
-        results = evaluate(experiment.run_dir, options=TranslationOptions(device=training.device)).by_label
+    run, options = RunDirectory(experiment.run_dir), TranslationOptions(device=training.device)
+    trained = run.load_config()
+    tests = read_sets(trained.data.test, trained.evaluation)
+    results = evaluate_run_directory(run, trained, tests, options)[0] if tests else []
     return SpeedrunRecord(
         target=validation.target,
         is_reached=curve[-1].bleu >= validation.target,
         cpu_seconds=cpu_seconds,
         curve=curve,
         weights=weights,
-        test={name: result.score("BLEU") for name, result in results.items()},
+        test={result.name: result.score("BLEU") for result in results},
         environment=describe_environment(training_device(training.device)),
         texts={file: digest for part in text_digests(experiment.data).values() for file, digest in part.items()},
-        config=RunDirectory(experiment.run_dir).load_config().model_dump(mode="json"),
+        config=trained.model_dump(mode="json"),
     )
 
 

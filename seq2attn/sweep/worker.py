@@ -19,7 +19,7 @@ import torch
 
 from seq2attn.config.plugin import allow_code
 from seq2attn.errors import TrainingInterrupted, UserError
-from seq2attn.evaluation.evaluate import evaluate_run, load_with_origin, read_sets, write_reports
+from seq2attn.evaluation.evaluate import SetResult, evaluate_run, load_with_origin, read_sets, write_reports
 from seq2attn.inference.load import load_translator
 from seq2attn.io.lock import hold_lock
 from seq2attn.io.terminal import name_options
@@ -58,8 +58,10 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
     options = TranslationOptions(device=experiment.training.device)
     translator, origin = load_with_origin([run], lambda: load_translator(run, run.load_config(), options))
     tests = read_sets(experiment.data.test, experiment.evaluation)
-    results = evaluate_run(run, translator, tests)
-    write_reports(run, origin, results, translator.search, translator.engine.description)
+    results = dict[str, SetResult]()
+    for result in evaluate_run(run, translator, tests):
+        write_reports(run, origin, [result], translator.search, translator.engine.description)
+        results[result.name] = result
     summary = TrainingSummary(
         parameters=count_parameters(translator.model),
         seconds=state.seconds,
@@ -71,7 +73,7 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
         torch=torch.__version__,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
     )
-    return RunRecord(summary, {result.name: result for result in results})
+    return RunRecord(summary, results)
 
 
 def _end_with_the_sweep() -> None:

@@ -281,3 +281,18 @@ def test_a_tag_is_no_word_of_its_source(invoke: Invoke, tmp_path: Path) -> None:
         buckets.append([{**one, "score": None} for one in report_of(run, "source")["by_length"]])
     assert buckets[0] == buckets[1]
     assert (buckets[0][0]["mean_length"], buckets[0][0]["unit"]) == (2, "characters")
+
+
+@pytest.mark.parametrize("decoder", ["fixed-context", "luong"])
+def test_attention_that_is_missing_is_refused_before_the_work(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoder: str
+) -> None:
+    monkeypatch.setattr(NativeEngine, "translate", None)  # an error of its own if anything is translated
+    run = untrained_run(tmp_path, CONFIG.replace("kind: luong", f"kind: {decoder}"))
+    more = ["--ensemble", run.folder] if decoder == "luong" else []
+    errors = [
+        invoke("evaluate", run.folder, "--json", "--attention", *more, code=2).err,
+        invoke("translate", run.folder, "few words", "--attention", "it.html", *more, code=2).err,
+    ]
+    assert errors[0] == errors[1] and "attention" in errors[0]
+    assert not (run.folder / "evaluation").exists()

@@ -191,3 +191,12 @@ def test_python_gets_all_translations_and_a_warning(translator: Translator) -> N
     assert len(translations) == len(LINES)
     bad = translations[1]
     assert bad.text == "" and bad.attention_weights is None and translations[0].attention_weights is not None
+
+
+def test_the_sets_before_an_error_have_their_reports(home: Path) -> None:
+    sets = "data.test={first: {kind: plain, source: without, target: target}, second: {kind: plain, source: with, "
+    done = invoke_in(home, "evaluate", "bad/run", "--set", sets + "target: target}}", code=2)
+    assert done.err.splitlines()[-1].startswith(ERROR.format("second: "))
+    folder = home / "bad/run/evaluation"
+    assert (folder / "first.json").is_file() and (folder / "first.txt").is_file()
+    assert not (folder / "second.json").exists()

@@ -11,6 +11,7 @@ import torch
 
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import load_config
+from seq2attn.inference import search_options
 from seq2attn.io.weights import load_tensors, tensors_digest
 from seq2attn.sweep.speedrun import describe_environment, speedrun
 from tests.support.commands import ROOT, Done, invoke_in, run_process, write_toy
@@ -132,10 +133,13 @@ def test_other_text_is_refused_before_any_training(home: Path) -> None:
     assert message == "error: text/dev.en: cannot be read (No such file or directory)\n"
 
 
-def test_a_target_that_is_not_reached_is_recorded(home: Path) -> None:
+def test_a_target_that_is_not_reached_is_recorded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the scores of a search that the user's own config has, and that a run of others would have to confirm."""
+    monkeypatch.setattr(search_options, "MAX_SEARCH_TOKENS", 1)
     limits = ("--set", "training.max_duration=[2 updates]", "--set", "run_dir=runs/short")
     done = invoke_in(home, "speedrun", "toy.yaml", "--target", "99", *limits, "-o", "-", code=1)
     record = json.loads(done.out)
+    assert [*record["test"]] == ["short", "mixed"]
     assert not record["is_reached"] and [point["update"] for point in record["curve"]] == [2]
     assert done.err.splitlines()[-1].startswith("target 99 NOT REACHED after ")
 
