@@ -16,9 +16,7 @@ def doctor(
     sentences: Annotated[int, typer.Option(min=1, max=100_000, help="Number of sentences.", metavar="N")] = 50,
     input_file: Annotated[
         Path | None,
-        typer.Option(
-            "--input", "-i", help="Use the lines of FILE. [the run's dev set]", metavar="FILE", show_default=False
-        ),
+        typer.Option("--input", "-i", help="Use the lines of FILE. [the run's dev set]", metavar="FILE"),
     ] = None,
     tag: Tag = None,
     device: Device = "auto",

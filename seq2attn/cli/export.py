@@ -18,9 +18,7 @@ def export(
     allow_code: AllowCode,
     options: ExportOptions,
     to: Annotated[str, typer.Option(metavar="ctranslate2|onnx|huggingface", help="The format to export to.")],
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="The output directory. [RUN_DIR/FORMAT]", show_default=False)
-    ] = None,
+    folder: Annotated[Path | None, typer.Argument(metavar="DIR", help="The output directory. [RUN_DIR/FORMAT]")] = None,
 ) -> None:
     """Export a trained model to another inference engine or to Hugging Face's transformers, and verify it.
 

@@ -14,10 +14,8 @@ from seq2attn.options.runs import ImportOptions
 
 @takes("folder run source_language target_language source_prefix positions punctuation allow_pickle verify_with")
 def import_(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A folder of Hugging Face, or of Marian.", show_default=False)
-    ],
-    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The new run directory.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of Hugging Face, or of Marian.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The new run directory.")],
     options: ImportOptions,
     allow_pickle: Annotated[
         bool,

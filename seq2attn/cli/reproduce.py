@@ -13,20 +13,14 @@ from seq2attn.options import AllowCode, SweepOverrides
 
 
 def reproduce(
-    recipe: Annotated[
-        str, typer.Argument(metavar="NAME", help="A file of configs/reproduce, or the path of one.", show_default=False)
-    ],
+    recipe: Annotated[str, typer.Argument(metavar="NAME", help="A file of configs/reproduce, or the path of one.")],
     overrides: SweepOverrides,
     allow_code: AllowCode,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Train with the seeds 1 to N.", metavar="N", show_default=False)
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Train with the seeds 1 to N.", metavar="N")] = None,
     mirror: Annotated[
         Path | None, typer.Option(help="Copy the corpus from DIR/CORPUS instead of the network.", metavar="DIR")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Number of parallel trainings.", metavar="N", show_default=False)
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel trainings.", metavar="N")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and list the trainings, and stop.")] = False,
     redo: Annotated[bool, typer.Option("--redo", help="Repeat trainings whose config has changed.")] = False,
 ) -> None:

@@ -13,7 +13,7 @@ from seq2attn.options import AllowCode, OutputFile, Overrides, Overwrite
 def speedrun(
     overrides: Overrides,
     allow_code: AllowCode,
-    config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A YAML file.", show_default=False)] = None,
+    config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A YAML file.")] = None,
     target: Annotated[
         float | None, typer.Option(metavar="BLEU", help="Greedy BLEU on the dev set that ends training.")
     ] = None,

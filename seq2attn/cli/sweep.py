@@ -13,12 +13,10 @@ from seq2attn.options import AllowCode, SweepOverrides
 
 
 def sweep(
-    config: Annotated[Path, typer.Argument(metavar="SWEEP", help="The YAML file of a sweep.", show_default=False)],
+    config: Annotated[Path, typer.Argument(metavar="SWEEP", help="The YAML file of a sweep.")],
     overrides: SweepOverrides,
     allow_code: AllowCode,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Number of parallel trainings.", metavar="N", show_default=False)
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel trainings.", metavar="N")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and list the trials, and stop.")] = False,
     leaderboard: Annotated[
         bool, typer.Option("--leaderboard", help="Do not train; write the leaderboard of the finished trainings.")

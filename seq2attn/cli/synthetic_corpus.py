@@ -20,9 +20,7 @@ OutputDir: TypeAlias = Annotated[
 ]
 MinLogProb: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        max=0, metavar="X", help="Minimum log-probability of a translation per token, with EOS.", show_default=False
-    ),
+    typer.Option(max=0, metavar="X", help="Minimum log-probability of a translation per token, with EOS."),
 ]
 BACK_TRANSLATION_TAG = "BT"
 """The tag of back-translations in a config (Caswell et al. 2019)."""

@@ -173,11 +173,9 @@ class Explorer:
             ]
         first = replace(line, line=line.texts[0], segments=(tuple(ids),), segment_texts=line.segment_texts[:1])
         if line.warning is not None:
-            reason, shown = (
-                line.warning.rpartition("; ")[0],
-                f"{len(first.line):,} of {len(question.text):,} characters",
-            )
-            first = replace(first, warning=f"{reason}; only the first part of the text is shown, {shown}")
+            reason = line.warning.rpartition("; ")[0]  # without what `translate` does with the other parts
+            part = f"{len(first.line):,} of {len(question.text):,} characters"
+            first = replace(first, warning=f"{reason}; only the first part of the text is shown, {part}")
         return replace(first, prefix=question.prefix)
 
     def _recording(self, record: SearchRecorder, question: Question) -> Translator:
@@ -203,9 +201,8 @@ class Explorer:
         }
 
     def _token_texts(self, record: SearchRecorder) -> dict[int, str]:
-        ids = sorted(
-            {one.token for one in record.nodes} | {row[0] for rows in record.considered.values() for row in rows}
-        )
+        considered = {row[0] for rows in record.considered.values() for row in rows}
+        ids = sorted(considered | {node.token for node in record.nodes})
         return dict(zip(ids, self.translator.target.convert_ids_to_tokens(ids), strict=True))
 
 

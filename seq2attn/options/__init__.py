@@ -24,19 +24,15 @@ def _allow_code(modules: list[str]) -> list[str]:
     return modules
 
 
-ConfigPath: TypeAlias = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.", show_default=False)]
+ConfigPath: TypeAlias = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
 
-ConfigPaths: TypeAlias = Annotated[
-    list[Path], typer.Argument(metavar="CONFIG", help="One or more YAML files.", show_default=False)
-]
+ConfigPaths: TypeAlias = Annotated[list[Path], typer.Argument(metavar="CONFIG", help="One or more YAML files.")]
 
-RunDir: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="RUN_DIR", help="The run directory of a training.", show_default=False)
-]
+RunDir: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run directory of a training.")]
 
 RunDirs: TypeAlias = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN_DIR", help="The run directories of one or more trainings.", show_default=False),
+    typer.Argument(metavar="RUN_DIR", help="The run directories of one or more trainings."),
 ]
 
 OutputFile: TypeAlias = Annotated[
@@ -46,7 +42,6 @@ OutputFile: TypeAlias = Annotated[
         "-o",
         metavar="FILE",
         help="Write to FILE (-: standard output; .gz and .xz are compressed).",
-        show_default=False,
     ),
 ]
 
@@ -116,9 +111,7 @@ class InitOptions:
         int | None,
         typer.Option(min=1, metavar="N", help="Split a dev set of N pairs off the text instead, in files of its own."),
     ] = None
-    hours: Annotated[
-        float | None, typer.Option(metavar="HOURS", help="Time for the training. [1; on a GPU 8]", show_default=False)
-    ] = None
+    hours: Annotated[float | None, typer.Option(metavar="HOURS", help="Time for the training. [1; on a GPU 8]")] = None
     device: Device = "auto"
     trial: Annotated[
         bool, typer.Option("--trial/--no-trial", help="Try models for 20 s, or choose by a table of their speed.")
@@ -194,7 +187,6 @@ class TranslationOptions:
         typer.Option(
             metavar="FILE",
             help="Terms that translations must have, in beam search: source term, tab, target term, line by line.",
-            show_default=False,
         ),
     ] = None
     long_inputs: Annotated[
@@ -251,9 +243,7 @@ class TranslateOptions:
     n_best: Annotated[
         int, typer.Option(min=1, metavar="N", help="Print N translations per line: line number, score, text.")
     ] = 1
-    prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="The beginning of each translation.", show_default=False)
-    ] = ""
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="The beginning of each translation.")] = ""
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line, with scores.")] = False
     attention: Annotated[
         str | None,

@@ -80,7 +80,7 @@ class ExploreOptions:
 
     arguments: Annotated[
         list[str],
-        typer.Argument(metavar="RUN_DIR", help="One or more run directories, then sentences.", show_default=False),
+        typer.Argument(metavar="RUN_DIR", help="One or more run directories, then sentences."),
     ]
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Show the lines of FILE in a table.", metavar="FILE")

@@ -1,15 +1,10 @@
-"""`seq2attn explore`: the page in a file, and the server with all its views, in a browser where there is one."""
+"""`seq2attn explore`: the page in a file, its table, and its errors."""
 
 import html
 import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,11 +14,9 @@ import numpy as np
 import pytest
 import sacrebleu
 import yaml
-from fastapi.testclient import TestClient
 
 import seq2attn
 from seq2attn.explorer.explore import Explorer, Question
-from seq2attn.explorer.server import build_app
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
 from tests.support.attention_pages import page_data
 from tests.support.commands import Invoke, write_lines
@@ -223,63 +216,6 @@ def test_a_run_without_test_sets(invoke: Invoke, run: Path) -> None:
     assert "the config has no `data.test`; give --input" in error
 
 
-def test_answers_of_the_server(run: Path) -> None:
-    app = build_app([Explorer("ours", seq2attn.load(run))])
-    assert TestClient(app, base_url="http://other.example").get("/").status_code == 400
-    client = TestClient(app, base_url="http://127.0.0.1:8000")
-
-    def ask(kind: str = "explore", code: int = 200, **body: Any) -> Any:
-        answer = client.post(f"/v1/{kind}", json=body)
-        assert answer.status_code == code
-        return answer.json()
-
-    found = ask(text=TEXT)
-    ids = found["hypotheses"][0]["ids"]
-    assert ask("importance", text=TEXT, target=ids, place=0)["words"] == TEXT.split()
-    against = ask("importance", text=TEXT, target=ids, place=0, other=5)
-    explorer = Explorer("ours", seq2attn.load(run))
-    assert against == json.loads(json.dumps(explorer.importance(Question(TEXT), ids, 0, 5)))
-    assert (
-        ask(text=TEXT, beam=2)["search"]["size"] == 2 and ask(text=TEXT, masked=[0])["source"]["tokens"][0] == "<unk>"
-    )
-    assert "none at 99" in ask("importance", 422, text=TEXT, target=ids, place=99)["error"]
-    assert ask(code=422, text=" ") == {"error": "there is no text to translate"}
-    assert ask(code=422, text=TEXT, run=1) == {"error": "there is no run 1"}
-    assert ask(code=422, text=TEXT, beam=0)["error"].startswith("beam: ")
-    assert "below 13" in ask(code=422, text=TEXT, prefix=[13])["error"]
-    assert "at most" in ask(code=422, text="word " * 5000)["error"]
-    assert "there is no question" in ask("other", 422, text=TEXT)["error"]
-    unknown = ask(text="☃ of 漢字")
-    assert any("does not know" in note for note in unknown["notes"])
-    assert any("only the first part" in note for note in ask(text="few words. " * 900)["notes"])
-    page = client.post("/v1/page", json={"explorations": [found]}).text
-    assert TEXT in page and "/v1" not in page.split("<body>")[0]
-
-
-def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:
-    translator = seq2attn.load(run)
-    widget = seq2attn.explore_live(translator, TEXT)
-    assert page_data(widget.page)["text"] == TEXT
-    (expected,) = seq2attn.explore(translator, TEXT).explorations
-    answer = widget.answer({"id": 3, "kind": "explore", "body": {"text": TEXT}})
-    assert answer["id"] == 3 and answer["answer"]["hypotheses"] == expected["hypotheses"]
-    for body in ({"text": " "}, {"text": TEXT, "beam": 0}, {"words": TEXT}):
-        assert widget.answer({"id": 4, "kind": "explore", "body": body})["error"]
-
-    def error(**changes: Any) -> Any:
-        return widget.answer({"id": 5, "kind": "explore", "body": {"text": TEXT}} | changes)["error"]
-
-    assert error(body={"text": TEXT, "beam": 0}) == "beam: Input should be greater than or equal to 1"
-    assert "``" not in error(kind="other")
-    assert error(kind=[]) and "no question" in error(kind="why")
-
-    def fail(kind: str, body: Any) -> Any:
-        raise MemoryError("no memory")
-
-    widget._answers.answer = fail  # type: ignore[method-assign]
-    assert error() == "MemoryError: no memory"
-
-
 def test_models_without_attention_and_ensembles(invoke: Invoke, tmp_path: Path) -> None:
     plain = CONFIG.replace("decoder: {kind: luong, dim: 8}", "decoder: {kind: fixed-context, dim: 8}")
     for name, config in (("one", CONFIG), ("plain", plain)):
@@ -290,29 +226,3 @@ def test_models_without_attention_and_ensembles(invoke: Invoke, tmp_path: Path) 
     invoke("explore", "one/run", TEXT, "--ensemble", "plain/run", "-o", "page.html", "--overwrite")
     (found,) = content(tmp_path / "page.html")["explorations"]
     assert found["attention"] is None and "importance" not in found and found["hypotheses"][0]["leaf"] is not None
-
-
-@pytest.fixture
-def server(run: Path) -> Iterator[str]:
-    """The address of a server of two runs, whose text has a byte that is not UTF-8."""
-    text = os.fsdecode(b"a few \xff words")
-    command = [sys.executable, "-m", "seq2attn", "explore", str(run), str(run), text, "--no-browser"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    address = process.stderr.readline().split()[0]
-    try:
-        yield address
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def test_a_port_in_use_is_an_error(invoke: Invoke, run: Path, server: str) -> None:
-    (port,) = re.findall(r":(\d+)/", server)
-    for _ in range(100):
-        try:
-            assert "importmap" in urllib.request.urlopen(server).read().decode()
-            break
-        except OSError:
-            time.sleep(0.1)
-    assert f"port {port}" in invoke("explore", run, "--no-browser", "--port", port, code=2).err

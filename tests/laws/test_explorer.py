@@ -247,16 +247,6 @@ def test_a_reference_with_a_better_score_is_an_error_of_the_search() -> None:
         assert found["parts_at"] == (differ[0] if differ else None)
 
 
-def test_a_masked_word_is_unknown_to_the_model() -> None:
-    one = explorer()
-    found = one.explore(Question(TEXT, masked=(1,)))
-    assert found["source"]["tokens"][:4] == ("two", "<unk>", "one", "seven")
-    unknown = one.translator.translate("two nothing one seven")
-    assert [hypothesis["text"] for hypothesis in found["hypotheses"]] == [
-        each.text for each in (unknown, *unknown.alternatives)
-    ]
-
-
 @pytest.mark.parametrize("decoder", ["transformer", "luong-feeding", "convolutional", "fixed-lstm", "ssru"])
 def test_attention_is_that_of_forced_decoding(decoder: str) -> None:
     one = explorer("beam", decoder, "transformer")
