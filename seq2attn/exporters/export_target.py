@@ -61,7 +61,7 @@ class ExportTarget(ABC):
         return f"""With seq2attn and the run:
 
 ```bash
-pip install 'seq2attn[{self.name}]'
+pip install 'seq2attn[{self.name}] @ git+https://github.com/seq2attn/seq2attn'
 {shlex.join([*command, *options])} -i input.txt
 ```
 """
