@@ -68,6 +68,12 @@ def test_more_text_and_time_take_a_larger_model(tmp_path):
     assert needs == sorted(needs) and needs[0] < needs[-1] == max(row.from_tokens for row in CANDIDATES.rows)
 
 
+def test_little_text_takes_the_fastest_model(tmp_path):
+    """A BLEU that is not measured is not 0: no slower model is better by it."""
+    best, *others = trial(tmp_path, num_pairs=9_000, hours=0.1).by_table()
+    assert best.candidate.from_tokens == 0 and best.speed == max(one.speed for one in others)
+
+
 def test_time_alone_takes_no_larger_model(tmp_path):
     """As little text is memorized."""
     best = trial(tmp_path, num_pairs=9_000, hours=9000, device="cuda").by_table()[0]
