@@ -182,7 +182,7 @@ def test_an_axis_may_have_the_name_of_a_key(plan):
     assert {trial.experiment.model.embeddings.dim for trial in loaded.trials} == {24}
 
 
-def test_a_choice_may_be_a_config(plan, error_of, tmp_path):
+def test_a_choice_may_be_a_config(plan, error_of, tmp_path, monkeypatch):
     """It is merged into the base before the changes, and the other choices into both."""
     (tmp_path / "sizes").mkdir()
     (tmp_path / "sizes/large.yaml").write_text(
@@ -196,6 +196,8 @@ def test_a_choice_may_be_a_config(plan, error_of, tmp_path):
     model, training = trial.experiment.model, trial.experiment.training
     assert (model.embeddings.dim, model.encoder.dim, training.label_smoothing) == (24, 8, 0)
     assert str(training.max_duration[0]) == "3 updates" and trial.experiment.run_dir.name == trial.name
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert plan(*replacements, ("sizes/large", "~/sizes/large")).trials == plan(*replacements).trials
     small.write_text("training: {label_smoothing: 0, label_smoothing: 1}\n")
     assert error_of(*replacements).startswith("sizes/small.yaml:1:32: the key `label_smoothing` appears twice")
     small.unlink()
