@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,16 @@ from fastapi.testclient import TestClient
 import seq2attn
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.server import build_app
+from seq2attn.inference.engines.native import NativeEngine
 from tests.support.attention_pages import page_data
 from tests.support.commands import Invoke
 from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained_run
 
 TEXT = "a few words"
+
+
+class OtherEngine(NativeEngine):
+    """An engine whose search cannot be recorded."""
 
 
 @pytest.fixture
@@ -79,8 +85,10 @@ def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:
         return widget.answer({"id": 5, "kind": "explore", "body": {"text": TEXT}} | changes)["error"]
 
     assert error(body={"text": TEXT, "beam": 0}) == "beam: Input should be greater than or equal to 1"
-    assert "``" not in error(kind="other")
     assert error(kind=[]) and "no question" in error(kind="why")
+    assert isinstance(translator.engine, NativeEngine)
+    widget = seq2attn.explore_live(replace(translator, engine=OtherEngine(**vars(translator.engine))), TEXT)
+    assert error().endswith("use `engine=native`")
 
 
 @pytest.fixture
