@@ -10,7 +10,7 @@ from tests.support.explorer_pages import explorer
 def test_a_search_that_begins_again_leaves_nothing_of_the_first() -> None:
     translator = explorer("transformer").translator
     assert isinstance(translator.engine, NativeEngine)
-    records = SearchRecorder(), SearchRecorder()
-    for text, record in (("one two three four five six seven", records[0]), ("two one", records[0]), ("two one", records[1])):
+    again, fresh = SearchRecorder(), SearchRecorder()
+    for text, record in (("one two three four five six", again), ("two one", again), ("two one", fresh)):
         replace(translator, engine=replace(translator.engine, observer=record)).translate(text)
-    assert records[0].nodes == records[1].nodes and records[0].considered == records[1].considered
+    assert again.nodes == fresh.nodes and again.considered == fresh.considered
