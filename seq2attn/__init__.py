@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from seq2attn.data.collate import make_batch
     from seq2attn.data.corpus import Corpus
     from seq2attn.data.prepared_data import load_prepared
-    from seq2attn.errors import TrainingInterrupted, UserError
+    from seq2attn.errors import ConfigError, TrainingInterrupted, UserError
     from seq2attn.evaluation.aligner import align, select_alignment_head
     from seq2attn.evaluation.compare import compare
     from seq2attn.evaluation.evaluate_runs import evaluate
     from seq2attn.experiment.experiment_config import ExperimentConfig, load_config
     from seq2attn.explorer.page import explore, explore_live
     from seq2attn.exporters.export_run import export
+    from seq2attn.inference.input_checks import InputWarning
     from seq2attn.inference.load import load
     from seq2attn.inference.scoring import score
     from seq2attn.inference.translator import Translator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         ScoreOptions,
     )
     from seq2attn.pretrained.import_run import import_model
+    from seq2attn.search.search_config import BeamConfig, GreedyConfig, SampleConfig
     from seq2attn.tokenizers.base import Tokenizer
     from seq2attn.tokenizers.subwords import BPETokenizerConfig
     from seq2attn.training.checkpoints.averaging import average
@@ -43,12 +45,13 @@ if TYPE_CHECKING:
     from seq2attn.visualization.attention import attention_text, draw_attention
 
 __all__ = [
-    "AlignOptions", "AttentionConfig", "AttentionSelection", "BPETokenizerConfig", "CompareOptions", "Config",
-    "Corpus", "EvaluateOptions", "ExperimentConfig", "ExportOptions", "FieldError", "FieldErrors", "ImportOptions",
-    "InputPath", "ModelConfig", "ScoreOptions", "Seq2Seq", "Tokenizer", "TrainingInterrupted", "TranslationOptions",
-    "Translator", "UserError", "align", "allow_code", "attention_text", "average", "build_model", "compare",
-    "draw_attention", "evaluate", "explore", "explore_live", "export", "import_model", "load", "load_config",
-    "load_prepared", "make_batch", "plan_batches", "prepare", "score", "select_alignment_head", "train",
+    "AlignOptions", "AttentionConfig", "AttentionSelection", "BPETokenizerConfig", "BeamConfig", "CompareOptions",
+    "Config", "ConfigError", "Corpus", "EvaluateOptions", "ExperimentConfig", "ExportOptions", "FieldError",
+    "FieldErrors", "GreedyConfig", "ImportOptions", "InputPath", "InputWarning", "ModelConfig", "SampleConfig",
+    "ScoreOptions", "Seq2Seq", "Tokenizer", "TrainingInterrupted", "TranslationOptions", "Translator", "UserError",
+    "align", "allow_code", "attention_text", "average", "build_model", "compare", "draw_attention", "evaluate",
+    "explore", "explore_live", "export", "import_model", "load", "load_config", "load_prepared", "make_batch",
+    "plan_batches", "prepare", "score", "select_alignment_head", "train",
 ]  # fmt: skip
 _MODULES = {
     "seq2attn.attention.attention_config": "AttentionConfig",
@@ -58,13 +61,14 @@ _MODULES = {
     "seq2attn.data.collate": "make_batch",
     "seq2attn.data.corpus": "Corpus",
     "seq2attn.data.prepared_data": "load_prepared",
-    "seq2attn.errors": "TrainingInterrupted UserError",
+    "seq2attn.errors": "ConfigError TrainingInterrupted UserError",
     "seq2attn.evaluation.aligner": "align select_alignment_head",
     "seq2attn.evaluation.compare": "compare",
     "seq2attn.evaluation.evaluate_runs": "evaluate",
     "seq2attn.experiment.experiment_config": "ExperimentConfig load_config",
     "seq2attn.explorer.page": "explore explore_live",
     "seq2attn.exporters.export_run": "export",
+    "seq2attn.inference.input_checks": "InputWarning",
     "seq2attn.inference.load": "load",
     "seq2attn.inference.scoring": "score",
     "seq2attn.inference.translator": "Translator",
@@ -72,6 +76,7 @@ _MODULES = {
     "seq2attn.options": "AttentionSelection TranslationOptions",
     "seq2attn.options.runs": "AlignOptions CompareOptions EvaluateOptions ExportOptions ImportOptions ScoreOptions",
     "seq2attn.pretrained.import_run": "import_model",
+    "seq2attn.search.search_config": "BeamConfig GreedyConfig SampleConfig",
     "seq2attn.tokenizers.base": "Tokenizer",
     "seq2attn.tokenizers.subwords": "BPETokenizerConfig",
     "seq2attn.training.checkpoints.averaging": "average",

@@ -5,13 +5,10 @@ The translations are those that `seq2attn evaluate` wrote. Shapes of texts: a li
 
 from __future__ import annotations
 
-import statistics
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,10 +18,10 @@ from sacrebleu.metrics.chrf import CHRF
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepared_data import TRAIN, text_path
 from seq2attn.errors import UserError
+from seq2attn.evaluation.compare_report import FrequencyBucket, RunComparison, SentenceDifference, SetComparison
 from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.metrics.sacrebleu_metrics import LengthBucket
-from seq2attn.metrics.significance import PairedScore, SignificanceTest, paired_scores
+from seq2attn.metrics.significance import paired_scores
 from seq2attn.metrics.translation_metric import present_references
 from seq2attn.options.runs import CompareOptions
 from seq2attn.tokenizers.normalize import segment_words
@@ -33,51 +30,6 @@ from seq2attn.tokenizers.vocabulary import mark_unknown
 DEFAULT_OPTIONS = CompareOptions()
 FREQUENCIES = (0, 1, 4, 9, 99, 999)
 """Largest counts of the buckets of words by frequency."""
-
-
-@dataclass(frozen=True)
-class FrequencyBucket:
-    """Accuracy of words that occur `lowest` to `highest` times in the training text."""
-
-    lowest: int
-    highest: int | None  # None: no limit
-    count: int  # such words in the references
-    f1: dict[str, float]  # of each run, in percent
-
-
-@dataclass(frozen=True)
-class SentenceDifference:
-    """A sentence, and its translations with the words that are not in the reference."""
-
-    line: int  # from 1
-    source: str
-    reference: str
-    chrf: dict[str, float]  # of the translation of each run
-    words: dict[str, list[tuple[str, bool]]]  # of each run, with spaces; True for one of the reference, in its order
-
-
-@dataclass(frozen=True)
-class SetComparison:
-    """Comparison of all runs on one test set."""
-
-    name: str
-    sentences: int
-    note: str | None  # on the tokenizer of BLEU and on references
-    settings: dict[str, dict[str, Any]]  # of search and engine that differ, of each run
-    scores: dict[str, dict[str, PairedScore]]  # by sacreBLEU's name of the metric, such as `chrF2`, and run
-    by_length: dict[str, list[LengthBucket]]  # BLEU of each run
-    by_frequency: list[FrequencyBucket]  # empty without a training text
-    examples: list[SentenceDifference]  # those that differ most first
-
-
-@dataclass(frozen=True)
-class RunComparison:
-    """Comparison of runs on all test sets."""
-
-    runs: tuple[str, ...]
-    test: SignificanceTest
-    seeds: tuple[tuple[str, ...], ...]  # groups of runs that differ in their seed alone
-    sets: tuple[SetComparison, ...]
 
 
 def compare(*runs: Path | str, options: CompareOptions = DEFAULT_OPTIONS) -> RunComparison:
@@ -226,13 +178,3 @@ def _seed_groups(configs: Mapping[str, dict[str, Any]]) -> tuple[tuple[str, ...]
         others = {**config, "run_dir": None, "training": {**config["training"], "seed": None}}
         groups[repr(others)].setdefault(config["training"]["seed"], run)
     return tuple(tuple(group.values()) for group in groups.values() if len(group) > 1)
-
-
-def seed_spread(comparison: RunComparison) -> list[tuple[str, str, str, float, float]]:
-    """Test set, metric, runs, mean and standard deviation (n - 1) of each group of runs with other seeds."""
-    rows = []
-    for compared in comparison.sets:
-        for (metric, scores), group in product(compared.scores.items(), comparison.seeds):
-            values = [scores[run].value for run in group]
-            rows.append((compared.name, metric, ", ".join(group), statistics.fmean(values), statistics.stdev(values)))
-    return rows

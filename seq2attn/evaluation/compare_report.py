@@ -1,15 +1,17 @@
-"""A comparison of runs as tables in plain text or Markdown, and as an HTML page that needs no network."""
+"""A comparison of runs, as tables in plain text or Markdown, and as an HTML page that needs no network."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+import statistics
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
 
-from seq2attn.evaluation.compare import FrequencyBucket, RunComparison, SentenceDifference, SetComparison, seed_spread
 from seq2attn.io.tables import format_table
-from seq2attn.metrics.sacrebleu_metrics import length_table
-from seq2attn.metrics.significance import MIN_SIGNIFICANT_BLEU, PairedScore
+from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table
+from seq2attn.metrics.significance import MIN_SIGNIFICANT_BLEU, PairedScore, SignificanceTest
 from seq2attn.visualization.page import render_page
 
 TEST_NOTES = {
@@ -22,6 +24,55 @@ P_NOTE = (
     f"p compares one seed of each run: it measures the choice of sentences alone. BLEU has no p where both are below"
     f" {MIN_SIGNIFICANT_BLEU:g}."
 )
+
+
+@dataclass(frozen=True)
+class FrequencyBucket:
+    """Accuracy of words that occur `lowest` to `highest` times in the training text."""
+
+    lowest: int
+    highest: int | None  # None: no limit
+    count: int  # such words in the references
+    f1: dict[str, float]  # of each run, in percent
+
+
+@dataclass(frozen=True)
+class SentenceDifference:
+    """A sentence, and its translations with the words that are not in the reference."""
+
+    line: int  # from 1
+    source: str
+    reference: str
+    chrf: dict[str, float]  # of the translation of each run
+    words: dict[str, list[tuple[str, bool]]]  # of each run, with spaces; True for one of the reference, in its order
+
+
+@dataclass(frozen=True)
+class SetComparison:
+    """Comparison of all runs on one test set."""
+
+    name: str
+    sentences: int
+    note: str | None  # on the tokenizer of BLEU and on references
+    settings: dict[str, dict[str, Any]]  # of search and engine that differ, of each run
+    scores: dict[str, dict[str, PairedScore]]  # by sacreBLEU's name of the metric, such as `chrF2`, and run
+    by_length: dict[str, list[LengthBucket]]  # BLEU of each run
+    by_frequency: list[FrequencyBucket]  # empty without a training text
+    examples: list[SentenceDifference]  # those that differ most first
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Comparison of runs on all test sets."""
+
+    runs: tuple[str, ...]
+    test: SignificanceTest
+    seeds: tuple[tuple[str, ...], ...]  # groups of runs that differ in their seed alone
+    sets: tuple[SetComparison, ...]
+
+    def __str__(self) -> str:
+        """The tables of `seq2attn compare`."""
+        return comparison_text(self, markdown=False)
 
 
 def comparison_html(comparison: RunComparison) -> str:
@@ -48,6 +99,16 @@ def comparison_text(comparison: RunComparison, *, markdown: bool) -> str:
         heads = ("test set", "metric", "runs with other seeds", "mean ± standard deviation")
         parts.append(format_table([heads, *rows], num_text_columns=3, markdown=markdown))
     return "\n\n".join([*parts, *_notes(comparison)])
+
+
+def seed_spread(comparison: RunComparison) -> list[tuple[str, str, str, float, float]]:
+    """Test set, metric, runs, mean and standard deviation (n - 1) of each group of runs with other seeds."""
+    rows = []
+    for compared in comparison.sets:
+        for (metric, scores), group in product(compared.scores.items(), comparison.seeds):
+            values = [scores[run].value for run in group]
+            rows.append((compared.name, metric, ", ".join(group), statistics.fmean(values), statistics.stdev(values)))
+    return rows
 
 
 def _notes(comparison: RunComparison) -> list[str]:

@@ -17,7 +17,6 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.exporters.export_target import ExportTarget
 from seq2attn.exporters.model_card import build_model_card
-from seq2attn.exporters.standalone import write_standalone
 from seq2attn.exporters.targets import get_target
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
 from seq2attn.inference.engines.base import Engine, EngineError
@@ -73,9 +72,9 @@ def export_run(
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])
-        standalone = "" if target.has_own_tokenizers else write_standalone(engine, loaded, partial, lines)
+        program = target.write_program(engine, loaded, partial, lines)
         write_manifest(run, target.name, dtype, asdict(report), partial)
-        usage = standalone + target.usage(run, where, search_options)
+        usage = program + target.usage(run, where, search_options)
         model_card = build_model_card(run, dtype, report, target.hub_library, usage)
         write_bytes(partial / MODEL_CARD_FILE, model_card.encode())
     return report

@@ -16,7 +16,8 @@ from seq2attn.config.base import FieldError
 from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.transformer import TransformerEncoderConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
+from seq2attn.exporters.standalone import write_standalone
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.exported import ENGINES
 from seq2attn.models import ModelConfig
@@ -32,9 +33,6 @@ class ExportTarget(ABC):
     """Name of the library that loads an export, for its model card."""
     dtypes: ClassVar[tuple[str, ...]]
     """Data types of the exported weights, the default first."""
-
-    has_own_tokenizers: ClassVar[bool] = False
-    """True if the format has tokenizers, which `export` writes."""
 
     @abstractmethod
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
@@ -54,6 +52,10 @@ class ExportTarget(ABC):
     def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
         """Raises UserError if an export has a tokenizer of its own that gives other ids than `source` for a line."""
         return
+
+    def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
+        """Write what a translation without this package needs beside the model; returns instructions, in Markdown."""
+        return write_standalone(engine, run, folder, lines)
 
     def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
         """Instructions, in Markdown, for translating with the export in `folder`; `options` are those of its search."""

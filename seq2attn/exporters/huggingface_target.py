@@ -18,9 +18,11 @@ from seq2attn.decoders.transformer import TransformerDecoderConfig
 from seq2attn.encoders.transformer import TransformerConfig
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.exporters.export_target import ExportTarget, no_option, unsupported_parts
-from seq2attn.exporters.tokenizer_export import EXPORTED_KINDS, check_exported_tokenizer, export_tokenizers, usage_code
+from seq2attn.exporters.standalone import write_program
+from seq2attn.exporters.tokenizer_export import EXPORTED_KINDS, check_exported_tokenizer, export_tokenizers
+from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.io.files import write_json
 from seq2attn.io.hf_folder import CONFIG_FILE, WEIGHTS_FILE
@@ -37,10 +39,11 @@ from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
 
 NAME = "huggingface"
-MARIAN_NOTE = """
+MARIAN_NOTE = """\
 `save_pretrained` of a Marian model leaves out its tables of positions, and others are computed when that is loaded:
 set `model._keys_to_ignore_on_save = None` before.
 """
+SEARCH = "Its search is that of `generation_config.json`."
 MIN_POSITIONS = 1024
 """Least number of rows of a table of positions."""
 LAYER_OPTIONS = {
@@ -59,7 +62,6 @@ class HuggingFaceTarget(ExportTarget):
 
     name = NAME
     hub_library = "transformers"
-    has_own_tokenizers = True
     dtypes = ("float32",)
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
@@ -103,10 +105,17 @@ class HuggingFaceTarget(ExportTarget):
         """Raises UserError if the tokenizer in the folder gives other ids than `source` for a line."""
         check_exported_tokenizer(source, folder, lines)
 
+    def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
+        """Write the program, and return its instructions; `export` has written the tokenizers."""
+        source = run.tokenizers.source
+        tag = source.config.tag if isinstance(source.config, SentencePieceTokenizerConfig) else None
+        values = {"tag": f"{tag + ' '!r} + " if tag else ""}
+        return write_program(self.name, source, folder, values, SEARCH)
+
     def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
-        """A program for the lines of a file, and what to know before."""
+        """A note on saving a Marian model again. This package has no engine for the export."""
         is_marian = run.load_config().model.encoder.norm_order == "post"  # type: ignore[union-attr]
-        return usage_code(run.load_tokenizers().source, folder) + (MARIAN_NOTE if is_marian else "")
+        return MARIAN_NOTE if is_marian else ""
 
 
 def _unsupported_layers(model: ModelConfig) -> list[FieldError]:

@@ -9,13 +9,13 @@ translate.py                                     translation by the library of t
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import filterfalse
 from pathlib import Path
 from string import Template
 
 from seq2attn.experiment.run_directory import LoadedRun
-from seq2attn.exporters.tokenizer_export import EXPORTED_KINDS, blank_lines_code, moses_code, sentencepiece_model
+from seq2attn.exporters.tokenizer_export import EXPORTED_KINDS, moses_code, sentencepiece_model
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.ctranslate2_engine import UNLIMITED_PATIENCE
 from seq2attn.inference.engines.source_limit import max_source_length
@@ -28,7 +28,9 @@ from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, load
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 
 PROGRAM = "translate.py"
-PACKAGES = {"ctranslate2": "ctranslate2", "onnx": "onnxruntime"}
+PACKAGES = {"ctranslate2": ["ctranslate2"], "onnx": ["onnxruntime"], "huggingface": ["transformers", "torch"]}
+RUN_SEARCH = "It has the search of the run."
+GREEDY_SEARCH = "It translates as `seq2attn translate --greedy`."
 PENALTIES = {"none": "1", "average": "len(one[0]) ** ALPHA", "gnmt": "((5 + len(one[0])) / 6) ** ALPHA"}
 INSTRUCTIONS = """\
 `{program}` in this folder needs no seq2attn, only {named}. {search}
@@ -62,17 +64,24 @@ def write_standalone(engine: Engine, run: LoadedRun, folder: Path, lines: Sequen
     has_other_search = search.mbr or (is_limited if is_greedy else engine.unsupported(search))
     if target.line_prefix or has_other_search or not _has_same_ids(source, folder / SOURCE_MODEL, lines):
         return ""
+    values = _search_values(run, engine.max_source_length)
+    return write_program(name, source, folder, values, GREEDY_SEARCH if is_greedy else RUN_SEARCH)
+
+
+def write_program(name: str, source: Tokenizer, folder: Path, values: Mapping[str, object], search: str) -> str:
+    """Write the program of an engine with these values; returns its instructions, with a sentence on its search."""
     needed, imports, line = moses_code(source)
-    values = _search_values(run, engine.max_source_length) | {
-        "imports": imports,
-        "line": line,
-        "blank_lines": blank_lines_code(),
-    }
-    template = Path(__file__).with_name(f"{name}_program.txt").read_text(encoding="utf-8")
-    write_bytes(folder / PROGRAM, Template(template).substitute(values).encode())
-    described = "It translates as `seq2attn translate --greedy`." if is_greedy else "It has the search of the run."
-    named, packages = (separator.join([PACKAGES[name], *needed]) for separator in (" and ", " "))
-    return INSTRUCTIONS.format(program=PROGRAM, named=named, packages=packages, search=described)
+    blank_lines = _template("blank_lines.txt")
+    program = Template(_template(f"{name}_program.txt"))
+    code = program.substitute(values, imports=imports, line=line, blank_lines=blank_lines)
+    write_bytes(folder / PROGRAM, code.encode())
+    packages = [*PACKAGES[name], *needed]
+    named = f"{', '.join(packages[:-1])} and {packages[-1]}"
+    return INSTRUCTIONS.format(program=PROGRAM, named=named, packages=" ".join(packages), search=search)
+
+
+def _template(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _has_same_ids(source: Tokenizer, model: Path, lines: Sequence[str]) -> bool:

@@ -122,36 +122,3 @@ def normalize(line):
 
 """
     return ["sentencepiece", "sacremoses"], code, "normalize(line)"
-
-
-def blank_lines_code() -> str:
-    """The function `is_blank` of a program, which translates these lines as this package."""
-    return Path(__file__).with_name("blank_lines.txt").read_text(encoding="utf-8")
-
-
-def usage_code(source: Tokenizer, folder: Path) -> str:
-    """A program that translates the lines of a file by a model, in Markdown."""
-    needed, code, line = moses_code(source)
-    packages = ["transformers", "torch", *needed]
-    if isinstance(source, SentencePieceTokenizer) and source.config.tag is not None:
-        line = f'"{source.config.tag} " + {line}'
-    return f"""```bash
-pip install {" ".join(packages)}
-```
-
-```python
-import sys
-from unicodedata import category
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-{code}
-{blank_lines_code()}
-folder = "{folder}"
-tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)
-with open("input.txt", encoding="utf-8-sig", errors="replace", newline="\\n") as file:
-    lines = [line.removesuffix("\\n") for line in file]
-sources = {{line: {line} for line in lines if not is_blank(line)}}
-output = model.generate(**tokenizer([*sources.values()], return_tensors="pt", padding=True, truncation=True))
-translations = dict(zip(sources, tokenizer.batch_decode(output, skip_special_tokens=True)))
-sys.stdout.buffer.write("".join(translations.get(line, "") + "\\n" for line in lines).encode())
-```
-"""

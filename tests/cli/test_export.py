@@ -57,18 +57,20 @@ def test_the_command_of_the_model_card(exported_run: tuple[Path, Done]) -> None:
 
 @pytest.mark.slow
 def test_a_program_of_transformers_translates_the_same(tmp_path: Path) -> None:
-    """The program in the model card, in a process of its own."""
+    """The program of an export that was moved, in a process of its own, for more lines than a batch has."""
     write_toy(tmp_path)
     changes = *CHANGES, "model.embeddings.tie=all", "training.max_duration=[480 updates]", LR_SCHEDULE
     invoke_in(tmp_path, "train", "toy.yaml", *(f"--set={change}" for change in changes))
     report = invoke_in(tmp_path, "export", "runs/toy", "--to", "huggingface", "--verify-with", "text/short.de").out
     assert re.search(r"^greedy +20 +100.00% +100.0%", report, re.MULTILINE)
-    readme = (tmp_path / "runs/toy/huggingface/README.md").read_text(encoding="utf-8")
-    (code,) = re.findall("^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    moved = shutil.move(tmp_path / "runs/toy/huggingface", tmp_path / "a model")
+    card = (moved / "README.md").read_text(encoding="utf-8")
+    assert "\npip install transformers torch sentencepiece\npython translate.py < input.txt" in card
+    assert str(tmp_path) not in card
     lines = (tmp_path / "text/short.de").read_text(encoding="utf-8") + "rot\t haus\u00a0alt\n\n  \nrot\n"
-    (tmp_path / "input.txt").write_text(lines, encoding="utf-8")
-    code = f'import sys; sys.modules["seq2attn"] = None\n{code}'  # which cannot be imported then
-    output = run_process(tmp_path, [sys.executable, "-c", code]).out
+    (tmp_path / "input.txt").write_text("\n" * 40 + lines * 2, encoding="utf-8")
+    code = f"import runpy, sys; sys.modules['seq2attn'] = None; runpy.run_path({str(moved)!r} + '/translate.py')"
+    output = run_process(tmp_path, ["bash", "-c", f"{sys.executable} -c {shlex.quote(code)} < input.txt"]).out
     assert output == invoke_in(tmp_path, "translate", "runs/toy", "-i", "input.txt").out
 
 

@@ -87,7 +87,8 @@ def test_every_command_works_on_an_imported_model(marian: Path, invoke: Invoke, 
     for command in (export_adapted, share):
         assert re.search(r"^greedy +3 +100.00%", invoke(*command).out, re.MULTILINE)
     readme = (tmp_path / "runs/adapted/huggingface/README.md").read_text(encoding="utf-8")
-    assert "began with the weights of `de-en`" in readme and 'MosesPunctNormalizer("de", ' in readme
+    program = (tmp_path / "runs/adapted/huggingface/translate.py").read_text(encoding="utf-8")
+    assert "began with the weights of `de-en`" in readme and 'MosesPunctNormalizer("de", ' in program
     invoke("import", "runs/adapted/huggingface", "runs/again", "--verify-with", "test.de")
     beam = [invoke("translate", f"runs/{name}", "-i", "test.de").out for name in ("adapted", "again")]
     assert beam[0] == beam[1] and beam[0].count("\n") == 3

@@ -267,6 +267,7 @@ def test_pages_name_all_pages_checks_and_public_names_and_existing_files(request
     assert [check for check in CHECKS if f"\n{check} " not in page or f"| {check} |" not in page] == []
     names = {*seq2attn.__all__} - {"Translator"}
     assert [name for name in names if f"`{name}" not in text("docs/python.md")] == []
+    assert {name for name in seq2attn.__all__ if f"\n::: seq2attn.{name}\n" not in text("docs/api.md")} == set()
     kinds = " or ".join(f'`"{kind}"`' for kind in KIND_NAMES)
     assert f"`kind` ({kinds})" in text("docs/python.md")
     paths = [path for page in pages for path in re.findall(r"(?:tests|scripts)/[\w./]*\w/?", text(f"docs/{page}"))]

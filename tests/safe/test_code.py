@@ -80,7 +80,7 @@ READERS_ALLOWED = {
     ("explorer/widget.py", "model_validate"),  # a message of the page
     ("explorer/widget.py", "read_text"),  # a file of the package
     ("data/corpus.py", "numpy.load"),  # of a regular file, which is mapped
-    *((f"exporters/{name}.py", "read_text") for name in ("standalone", "tokenizer_export")),  # files of the package
+    ("exporters/standalone.py", "read_text"),  # a file of the package
     ("pretrained/family.py", "torch.load"),  # for --allow-pickle, with `weights_only`
     ("pretrained/import_run.py", "model_validate"),  # sections that the import makes
     ("pretrained/marian_weights.py", "numpy.load"),  # of bytes whose arrays were counted and measured

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from seq2attn.evaluation.compare import (
+from seq2attn.evaluation.compare_report import (
     FrequencyBucket,
     RunComparison,
     SentenceDifference,
     SetComparison,
+    comparison_html,
+    comparison_text,
     seed_spread,
 )
-from seq2attn.evaluation.compare_report import comparison_html, comparison_text
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, Score
 from seq2attn.metrics.significance import PairedScore
 from tests.support.browser import Browser

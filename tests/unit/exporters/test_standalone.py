@@ -1,6 +1,5 @@
 """Programs that translate without this package read and write lines as it does."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,8 @@ from unicodedata import category
 
 import pytest
 
-from seq2attn.exporters.tokenizer_export import moses_code, usage_code
+from seq2attn.exporters.standalone import write_program
+from seq2attn.exporters.tokenizer_export import moses_code
 from seq2attn.tokenizers.normalize import collapse_line
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizer, SentencePieceTokenizerConfig
 from tests.support.marian import SOURCE, make_vocabulary
@@ -22,7 +22,7 @@ class Copy:  # a tokenizer and a model, whose translations are their sources
     def from_pretrained(cls, folder): return cls()
     def __call__(self, lines, **options): return {"lines": lines}
     def generate(self, lines): return lines
-    def batch_decode(self, lines, **options): return lines
+    def batch_decode(self, lines, **options): return [line.removeprefix(">>de<< ") for line in lines]
 
 sys.modules["transformers"] = module = types.ModuleType("transformers")
 module.AutoTokenizer = module.AutoModelForSeq2SeqLM = Copy
@@ -44,11 +44,13 @@ def test_a_program_normalizes_lines_as_the_tokenizer(source: SentencePieceTokeni
         assert collapse_line(eval(expression, names, {"line": line})) == source.normalize(line)
 
 
-def test_the_program_of_a_model_card_has_a_line_for_each_line(source: SentencePieceTokenizer, tmp_path: Path) -> None:
-    """In UTF-8, whatever the encoding of the terminal is."""
-    (code,) = re.findall("^```python\n(.*?)^```", usage_code(source, tmp_path), re.MULTILINE | re.DOTALL)
-    text = "ä日 b\n\nc\u2028 d\n".encode()
-    (tmp_path / "input.txt").write_bytes(b"\xef\xbb\xbf" + text + b"\xe2\x80\x8b\n\xff\n")
-    command = [sys.executable, "-c", TRANSFORMERS + code]
-    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"}, capture_output=True, check=True)
-    assert done.stdout == text + "\n\ufffd\n".encode()
+def test_the_program_of_transformers_has_a_line_for_each_line(source: SentencePieceTokenizer, tmp_path: Path) -> None:
+    """In UTF-8, whatever the encoding of the terminal is, and where a batch has no text."""
+    write_program("huggingface", source, tmp_path, {"tag": '">>de<< " + '}, "")
+    text, blank = "ä日 b\n\nc\u2028 d\n".encode(), b"\n" * 100
+    code = f"{TRANSFORMERS}import runpy\nrunpy.run_path({str(tmp_path / 'translate.py')!r})"
+    given = b"\xef\xbb\xbf" + text + b"\xe2\x80\x8b\n\xff\n" + blank + b"e"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=given, env={"PYTHONIOENCODING": "ascii"}, capture_output=True, check=True
+    )
+    assert done.stdout == text + "\n\ufffd\n".encode() + blank + b"e\n"

@@ -1,6 +1,7 @@
 """Each figure of a verification counts: a defect in one of them is refused, and other beams have a note."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
-from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.exporters.ctranslate2_target import CTranslate2Target
 from seq2attn.exporters.export_run import export_run
 from seq2attn.exporters.export_target import ExportTarget
@@ -85,7 +86,6 @@ class DefectiveTarget(ExportTarget):
     def __init__(self, target: ExportTarget, folder: Path, defect: str) -> None:
         self.target, self.folder, self.defect = target, folder, defect
         self.name, self.hub_library, self.dtypes = target.name, target.hub_library, target.dtypes
-        self.has_own_tokenizers = target.has_own_tokenizers
 
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         return self.target.unsupported(experiment)
@@ -95,6 +95,9 @@ class DefectiveTarget(ExportTarget):
 
     def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
         return Defective(self.target.load(run, folder, device), self.defect)
+
+    def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
+        return self.target.write_program(engine, run, folder, lines)
 
 
 @pytest.mark.parametrize(
