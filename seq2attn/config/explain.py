@@ -109,8 +109,10 @@ def _other_diagnostic(placed: PlacedError, model: type[Config], tree: YAMLValue)
     names, detail, key = placed.names, placed.detail, ".".join(placed.names)
     match detail["type"]:
         case "extra_forbidden":
-            owner = key_type(model, tree, names[:-1]).config_class(tree.find(names[:-1])[1])
-            hint = _hint_of_key(names, owner)
+            section = key_type(model, tree, names[:-1])
+            hint = _hint_of_key(names, section.config_class(tree.find(names[:-1])[1]))
+            if kinds := [kind for kind, config in section.kinds.items() if names[-1] in config.model_fields]:
+                hint = f"; the kind `{'`, `'.join(kinds)}` has it{hint}"
             return tree.diagnostic(names, f"unknown key `{key}`{hint}", at_key=True)
         case "missing":
             return tree.diagnostic(names, f"`{key}` is missing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os.path
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -277,7 +278,8 @@ def _mark(name: str, text: str, index: int) -> Mark:
 def _reason(path: Path, error: OSError) -> str:
     if not isinstance(error, FileNotFoundError):
         config = path / "config.yaml"
-        resume = f"; to continue the training of this run: seq2attn train {config} --resume" if config.is_file() else ""
+        command = shlex.join(["seq2attn", "train", str(config), "--set", f"run_dir={path}", "--resume"])
+        resume = f"; to continue the training of this run: {command}" if config.is_file() else ""
         return f"cannot read {path}: {error.strerror}{resume}"
     names = [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
     return f"there is no file {path}{suggest_file(path.name, names)}"

@@ -118,9 +118,9 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
-        recipes = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
-        advice = f"{FOLDER} is a folder of the repository: work in a clone of it, or give the path of a file"
-        raise UserError(f"{path}: there is no such recipe; {f'known: {recipes}' if recipes else advice}")
+        recipes = sorted(file.stem for file in FOLDER.glob("*.yaml"))
+        advice = f"; {FOLDER} is a folder of the repository: work in a clone of it, or give the path of a file"
+        raise UserError(f"{path}: there is no such recipe{suggest_or_list(path.stem, recipes) or advice}")
     plan = load_plan(path, overrides, RecipeConfig)
     assert isinstance(plan.sweep, RecipeConfig), "the given class"
     recipe = Recipe(plan.sweep, plan, tuple(overrides))

@@ -211,9 +211,9 @@ def test_unknown_recipes_and_a_dry_run(invoke: Invoke, tmp_path: Path) -> None:
     assert invoke("reproduce", "toy", code=2).err.startswith(message)
     home(tmp_path)
     (tmp_path / "configs/reproduce/other.yaml").touch()
-    assert invoke("reproduce", "tox", code=2).err == (
-        "error: configs/reproduce/tox.yaml: there is no such recipe; known: other, toy\n"
-    )
+    for name, hint in (("thing", "known: other, toy"), ("othre", "did you mean `other`?")):
+        error = f"error: configs/reproduce/{name}.yaml: there is no such recipe; {hint}\n"
+        assert invoke("reproduce", name, code=2).err == error
     assert invoke("reproduce", "toy", "--mirror", ".", code=2).err == (
         "error: configs/reproduce/toy.yaml: has no `corpus` to copy from --mirror\n"
     )

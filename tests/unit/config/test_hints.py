@@ -107,6 +107,18 @@ class TestHints:
         overrides = override.split() if override.startswith("search.kind") else [override]
         assert error_of(write(WHOLE), *overrides).splitlines()[0].endswith(hint)
 
+    @pytest.mark.parametrize(
+        ("override", "kinds"),
+        [
+            ("model.encoder={kind: gru, heads: 4}", "; the kind `transformer` has it; "),
+            ("model.encoder={kind: gru, head: 4}", ""),
+            ("search={kind: greedy, num_samples: 4}", "; the kind `sample` has it; "),
+        ],
+    )
+    def test_kinds_that_have_a_key(self, write: Write, override: str, kinds: str) -> None:
+        message = error_of(write(WHOLE), override)
+        assert message.count(" has it") == bool(kinds) and kinds in message
+
     def test_a_kind_as_a_plain_word(self, write: Write) -> None:
         assert "; write `{kind: adam}`" in error_of(write(WHOLE + "training: {optimizer: Adam}"))
         assert "; write `{kind: adam}`" in error_of(write(WHOLE + "training: {optimizer: adm}"))
