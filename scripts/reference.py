@@ -204,8 +204,8 @@ def _help(name: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Text on one line."""
-    return " ".join(text.split())
+    """Text on one line, with links to the pages that it names."""
+    return re.sub(r"\bdocs/(\w+\.md)", r"[\1](\1)", " ".join(text.split()))
 
 
 def main() -> None:
