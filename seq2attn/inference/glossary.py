@@ -94,17 +94,14 @@ class Glossary:
         sources = map(regex.escape, sorted(self.terms, key=len, reverse=True))
         return regex.compile(f"{WORD_START}(?:{'|'.join(sources) or '(?!)'}){WORD_END}")
 
-    def phrases(self, text: str, search: SearchConfig) -> tuple[tuple[int, ...], ...]:
-        """The token ids of all target terms for a text.
+    def phrases(self, text: str, search: SearchConfig) -> tuple[tuple[int, ...], ...] | None:
+        """The token ids of all target terms for a text; None if they have more tokens than a translation may have.
 
-        Raises UserError if they are longer than a translation may be, and for a search that cannot follow them.
+        Raises UserError for a search that cannot follow them.
         """
         check_glossary_search(search)
         phrases = tuple(term.ids for term in self.find(text) if term.ids)
-        if (count := sum(map(len, phrases))) > search.lengths.max_length:
-            limit = f"`search.lengths.max_length` allows {search.lengths.max_length:,}"
-            raise UserError(f"the glossary has target terms of {count:,} tokens for {text[:50]!r}, and {limit}")
-        return phrases
+        return phrases if sum(map(len, phrases)) <= search.lengths.max_length else None
 
     def word(self, source: str) -> str:
         """The target term of a source word; the word itself if it has none."""

@@ -19,6 +19,9 @@ INVALID_UTF8 = "not UTF-8; the invalid bytes are replaced; convert the input to 
 TRUNCATED = (
     "the translation has the maximum length (`search.lengths.max_length` and `max_length_ratio`) and may be truncated"
 )
+LONG_TERMS = (
+    "terms of the glossary have more tokens than `search.lengths.max_length` allows; translated without these terms"
+)
 
 
 class InputWarning(UserWarning):

@@ -13,7 +13,7 @@ from seq2attn.errors import UserError
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.glossary import Glossary
-from seq2attn.inference.input_checks import TRUNCATED, InputChecker, warn_at_caller
+from seq2attn.inference.input_checks import LONG_TERMS, TRUNCATED, InputChecker, warn_at_caller
 from seq2attn.inference.minimum_bayes_risk import rank_by_expected_chrf
 from seq2attn.inference.reranking import Reranker, check_reranked_search, rerank
 from seq2attn.inference.scoring import token_log_probs
@@ -42,6 +42,7 @@ from seq2attn.search.search_config import (
 from seq2attn.search.translate_ids import (
     NAN_HYPOTHESIS,
     Hypothesis,
+    Phrases,
     default_batch_tokens,
     require_finite,
     retry_with_smaller_batches,
@@ -229,7 +230,12 @@ class Translator:
         """The translations of lines as `encode` gives them. For the arguments see `translate_iterable`."""
         number = checker.num_lines + 1
         checker.add_lines(lines, self.source)
-        ranked = self._search(lines, search.for_lines_after(number - 1) if isinstance(search, SampleConfig) else search)
+        if isinstance(search, SampleConfig):
+            search = search.for_lines_after(number - 1)
+        glossary = self.glossary
+        phrases = [[glossary.phrases(text, search) for text in line.texts] for line in lines] if glossary else []
+        checker.add(LONG_TERMS, [line for line, found in enumerate(phrases, number) if None in found])
+        ranked = self._search(lines, search, [found or () for each in phrases for found in each])
         truncated = are_truncated(lines, ranked, search.lengths)
         checker.add(TRUNCATED, [line for line, is_truncated in enumerate(truncated, number) if is_truncated])
         checker.not_finite.extend(line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments)
@@ -244,12 +250,10 @@ class Translator:
         """The line as token ids of the first model, split or truncated if it has more than a model or engine takes."""
         return encode_line(self.members, line, lengths, self.engine.max_source_length)
 
-    def _search(self, lines: Sequence[SourceLine], search: SearchConfig) -> list[RankedHypotheses]:
-        """The hypotheses of all segments of each line."""
+    def _search(self, lines: Sequence[SourceLine], search: SearchConfig, phrases: Phrases) -> list[RankedHypotheses]:
+        """The hypotheses of all segments of each line; `phrases` of each segment, if there is a glossary."""
         segments = [segment for line in lines for segment in engine_sources(self.members, line)]
         prefixes = [ids for line in lines for ids in line.prefixes(self.target.line_prefix)]
-        texts = [text for line in lines for text in line.texts]
-        phrases = [] if self.glossary is None else [self.glossary.phrases(text, search) for text in texts]
         translate = partial(self.engine.translate, segments, search, prefixes=prefixes, phrases=phrases)
         output, self.max_batch_tokens = retry_with_smaller_batches(
             translate, self.max_batch_tokens, max(map(len, segments))
@@ -259,7 +263,7 @@ class Translator:
         if search.mbr:
             output = [rank_by_expected_chrf(hypotheses, search, self._decode) for hypotheses in output]
         if self.rerankers:
-            sources = [*map(self.source.split_tag, texts)]
+            sources = [self.source.split_tag(text) for line in lines for text in line.texts]
             output = rerank(self.rerankers, sources, output, search.lengths.build_penalty(), self._decode)
         hypotheses = map(require_finite, output)
         ranked = [[next(hypotheses) for _ in line.segments] for line in lines]
