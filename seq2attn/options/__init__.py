@@ -224,6 +224,8 @@ class TranslationOptions:
         for name, (chosen, known) in choices.items():
             if chosen is not None and chosen not in get_args(known):
                 raise UserError(f"``{name}={chosen}``: use {' or '.join(get_args(known))}")
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise UserError(f"``batch_tokens={self.batch_tokens}``: a batch has at least one token")
 
 
 @dataclass(frozen=True)

@@ -205,7 +205,12 @@ def beam_search(search: SearchConfig, beam: int) -> BeamConfig:
 
 
 def mbr_sampling(search: SearchConfig, num_samples: int) -> SampleConfig:
-    """Minimum Bayes risk decoding with this number of samples, and the settings of `search` that it has."""
+    """Minimum Bayes risk decoding with this number of samples, and the settings of `search` that it has.
+
+    Raises UserError for another number of samples than configs may have.
+    """
+    if not 1 <= num_samples <= MAX_BEAM_SIZE:
+        raise UserError(f"``mbr`` takes 1 to {MAX_BEAM_SIZE:,} samples, not {num_samples:,}")
     if not isinstance(search, SampleConfig):
         search = SampleConfig(lengths=search.lengths, no_repeat_ngram_size=search.no_repeat_ngram_size)
     return search.model_copy(update={"num_samples": num_samples, "mbr": True})

@@ -5,6 +5,7 @@ It is written as Markdown, and as an HTML page that needs no network.
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -129,7 +130,7 @@ def build_leaderboard(plan: SweepPlan) -> Leaderboard:
 
 
 def _check_record(plan: SweepPlan, run: TrialRun, record: RunRecord, tests: Sequence[EvaluationSet]) -> None:
-    fix = f"restore it, or repeat the run: seq2attn {plan.sweep.command} {plan.path} --redo"
+    fix = f"restore it, or repeat the run: seq2attn {plan.sweep.command} {shlex.quote(str(plan.path))} --redo"
     for test in tests:
         if test.name not in record.sets or record.sets[test.name].digests != test.digests:
             raise RunError(f"{run.folder}: the text of the test set `{test.name}` has changed; {fix}")

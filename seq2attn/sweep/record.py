@@ -27,7 +27,7 @@ from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import SetResult
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.io.files import FORMAT_VERSION, MAX_FILE_BYTES, check_format, read_object, validate, write_json
+from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, validate, write_json
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 from seq2attn.training.validation import search_settings
 
@@ -83,7 +83,7 @@ def read_record(folder: Path) -> RunRecord | None:
     path = folder / RESULT_FILE
     if not path.is_file():
         return None
-    content = read_object(path, SWEEP_HINT, MAX_FILE_BYTES)
+    content = read_object(path, SWEEP_HINT, path.stat().st_size)
     check_format(content, path, SWEEP_HINT)
     del content["format"]
     return validate(_RECORD, content, path, "is not valid", SWEEP_HINT)

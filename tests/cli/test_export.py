@@ -102,14 +102,14 @@ def test_other_commands_with_the_engine(exported_run: tuple[Path, Done], invoke:
 
 
 def test_an_export_elsewhere(exported_run: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:
-    run, elsewhere = exported_run[0], tmp_path / "elsewhere"
+    run, elsewhere = exported_run[0], tmp_path / "else where"
     invoke("export", run, elsewhere, "--to", "ctranslate2", "--quantization", "int8")
     assert json.loads((elsewhere / "manifest.json").read_text(encoding="utf-8"))["dtype"] == "int8"
     assert re.search(r"data type of the weights +\| int8 ", (elsewhere / "README.md").read_text(encoding="utf-8"))
     assert invoke("translate", run, *ENGINE, "--export-dir", elsewhere, "rot haus").out == "red house\n"
     shutil.rmtree(elsewhere)
     error = invoke("translate", run, *ENGINE, "--export-dir", elsewhere, "rot haus", code=2).err
-    assert f"make it: seq2attn export {run} {elsewhere} --to ctranslate2" in error
+    assert f"make it: seq2attn export {run} '{elsewhere}' --to ctranslate2" in error
 
 
 def test_unsupported_options_have_a_place(exported_run: tuple[Path, Done], invoke: Invoke, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ README.md        the model card, which the user may edit
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,8 @@ def check_manifest(run: RunDirectory, engine: str, folder: Path) -> None:
 
     Raises RunError with the command that exports again.
     """
-    argument = "" if folder == run.folder / engine else f" {folder}"
-    fix = f"seq2attn export {run.folder}{argument} --to {engine}"
+    places = [str(run.folder)] if folder == run.folder / engine else [str(run.folder), str(folder)]
+    fix = shlex.join(["seq2attn", "export", *places, "--to", engine])
     if not (folder / MANIFEST_FILE).is_file():
         raise RunError(f"{folder}: has no exported model; make it: {fix}")
     header = read_object(folder / MANIFEST_FILE, fix)

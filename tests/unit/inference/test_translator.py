@@ -12,8 +12,10 @@ import torch
 from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.source_limit import SourceLimit
+from seq2attn.inference.search_options import resolve_search
 from seq2attn.io.text_lines import read_line_batches
 from seq2attn.nn.device import resolve_device
+from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import (
     BeamConfig,
     GreedyConfig,
@@ -190,6 +192,19 @@ def test_search_options_keep_the_lengths() -> None:
 def test_numbers_of_hypotheses_are_checked(options: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         translator().translate("a few words", SEARCH, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mbr": 0}, "``mbr`` takes 1 to 1,000 samples, not 0"),
+        ({"mbr": 5000}, "``mbr`` takes 1 to 1,000 samples, not 5,000"),
+        ({"batch_tokens": 0}, "``batch_tokens=0``: a batch has at least one token"),
+    ],
+)
+def test_numbers_of_options_are_checked(options: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        resolve_search(BeamConfig(), TranslationOptions(**options))
 
 
 def test_the_device_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:

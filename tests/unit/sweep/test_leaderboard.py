@@ -14,11 +14,19 @@ from sacrebleu.significance import PairedTest
 from seq2attn.errors import ConfigError, RunError
 from seq2attn.evaluation.evaluate import Digests, SetResult, text_digest
 from seq2attn.experiment.evaluation_config import EvaluationConfig
-from seq2attn.io.files import write_json
+from seq2attn.io.files import MAX_FILE_BYTES, write_json
 from seq2attn.metrics.significance import SAMPLES
 from seq2attn.sweep.leaderboard import MARKS, SeedStatistics, build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import load_plan
-from seq2attn.sweep.record import TRIAL_FILE, RunRecord, TrainingSummary, options, write_record, write_trial
+from seq2attn.sweep.record import (
+    TRIAL_FILE,
+    RunRecord,
+    TrainingSummary,
+    options,
+    read_record,
+    write_record,
+    write_trial,
+)
 from tests.support.untrained_runs import CONFIG
 
 WORDS = [f"{a}{b}" for a in "bdfgklmn" for b in "aeiou"]
@@ -70,6 +78,14 @@ def record(trial, seed):
         scores = tuple(METRICS.scores(output, [lines]))
         sets[name] = SetResult(name, digests, SENTENCES, scores, (), 2.0 * seed, 99, output, None, ())
     return RunRecord(summary, sets)
+
+
+def test_a_record_of_a_large_test_set_is_read_again(tmp_path):
+    """Its translations may have more bytes than other files of a run."""
+    one = record("a", 1)
+    first = replace(one.sets["first"], translations=("a" * (MAX_FILE_BYTES // 2),) * 3)
+    write_record(tmp_path, replace(one, sets={"first": first}))
+    assert read_record(tmp_path).sets["first"] == first
 
 
 @pytest.fixture(scope="module")
