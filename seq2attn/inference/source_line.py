@@ -120,11 +120,6 @@ class Member:
     tokenizers: TokenizerPair
     source_limit: SourceLimit | None = None  # of the model
 
-    @property
-    def source(self) -> Tokenizer:
-        """The tokenizer of the source."""
-        return self.tokenizers.source
-
     def encode(self, line: str, lengths: LengthsConfig, max_tokens: int | None) -> SourceLine:
         """The line, split or truncated if it has more tokens than the config, else the model, or an engine takes."""
         limit, longest = self.source_limit, lengths.max_source_length
@@ -132,7 +127,7 @@ class Member:
             limit = SourceLimit(longest, f"`search.lengths.max_source_length` allows {longest:,}")
         if max_tokens is not None and (limit is None or limit.max_tokens > max_tokens):
             limit = SourceLimit(max_tokens, f"the engine takes no more than {max_tokens:,}")
-        return SourceLine.encode(self.source, line, lengths, limit)
+        return SourceLine.encode(self.tokenizers.source, line, lengths, limit)
 
     def translating_into(self, language: str) -> Member:
         """The same for another language. Raises UserError for a model without that language."""
@@ -150,7 +145,7 @@ def encode_line(members: Sequence[Member], line: str, lengths: LengthsConfig, ma
         warning = next((part.warning for part in parts if part.warning), warning)
     if texts == encoded.texts:
         return encoded
-    segments = tuple(tuple(first.source.encode(text)) for text in texts)
+    segments = tuple(tuple(first.tokenizers.source.encode(text)) for text in texts)
     return replace(encoded, segments=segments, segment_texts=texts, warning=warning)
 
 
@@ -158,7 +153,7 @@ def engine_sources(members: Sequence[Member], line: SourceLine) -> Sequence[Sequ
     """The segments of a line as an engine takes them: token ids, or those of all models of an ensemble."""
     if len(members) == 1:
         return line.segments
-    others = [member.source for member in members[1:]]
+    others = [member.tokenizers.source for member in members[1:]]
     return [
         EnsembleSource((ids, *(tokenizer.encode(text) for tokenizer in others)))
         for ids, text in zip(line.segments, line.texts, strict=True)

@@ -68,16 +68,16 @@ def test_each_model_reads_a_line_by_its_own_tokenizer(line, limits):
         net.target_embedding = spread(model("gru", "luong")).target_embedding
         net.output_projection = torch.nn.Linear(16, WORDS)
         members.append(Member(net, TokenizerPair(source, target), SourceLimit(limit, "")))
-    assert [len(one.source.vocabulary) for one in members] == [WORDS, WORDS + 1]
+    assert [len(one.tokenizers.source.vocabulary) for one in members] == [WORDS, WORDS + 1]
     ensemble = translator_of(*members, search=SEARCHES[1])
     split = ensemble.translate(line)
     parts = [ensemble.translate(part) for part in split.segments]
     for limit, member in zip(limits, members, strict=True):
-        assert all(len(member.source.encode(segment)) <= limit for segment in split.segments)
+        assert all(len(member.tokenizers.source.encode(segment)) <= limit for segment in split.segments)
     assert "".join(split.segments).replace(" ", "") == line.replace(" ", "")
     assert split.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-4)
     for text, translation in (*zip(split.segments, parts, strict=True), ("gab", ensemble.translate("gab"))):
-        pairs = [[(each.source.encode(text), target.encode(translation.text))] for each in members]
+        pairs = [[(each.tokenizers.source.encode(text), target.encode(translation.text))] for each in members]
         each = [
             NativeEngine(member.model).token_log_probs(pair, budget=99)[0]
             for member, pair in zip(members, pairs, strict=True)
