@@ -79,7 +79,10 @@ def _check_files(files: TranslateOptions, options: TranslationOptions, selection
     if files.attention is None:
         if selection != DEFAULT_SELECTION:
             raise UserError("options of the attention picture need ``attention=FILE``")
-    elif files.attention != "-":
+    elif files.attention == "-":
+        if files.as_json:
+            raise UserError("``attention=-`` and ``json`` both write to standard output; give ``attention=FILE``")
+    else:
         if files.output_file is not None and files.output_file.resolve() == Path(files.attention).resolve():
             raise UserError(f"{files.attention}: is the file of the translations; give the attention another name")
         check_drawing(Path(files.attention), *inputs, others=(PAGE,), overwrite=files.overwrite)
