@@ -80,12 +80,10 @@ def _make(run: Path, options: TranslationOptions, corpus: SyntheticCorpus, min_l
     """Make the corpus, and print the counts of its filters and its entry in a config."""
     from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.inference.load import load_experiment
-    from seq2attn.inference.search_options import check_size
     from seq2attn.inference.synthetic_corpus import SECTIONS, SOURCE, TARGET
 
     folder = RunDirectory(run)
     experiment = load_experiment(folder, options, SECTIONS)
-    check_size(experiment.search, options, folder.config_path)
     report = corpus.make(folder, experiment, options, min_log_prob)
     files = {"source": str(corpus.folder.resolve() / SOURCE), "target": str(corpus.folder.resolve() / TARGET)}
     entry = {"kind": "plain", **files}

@@ -26,7 +26,6 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.load import DEFAULT_OPTIONS, load_experiment, load_translator, with_paths
 from seq2attn.inference.reranking import RerankRun
-from seq2attn.inference.search_options import check_size
 from seq2attn.io.terminal import print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
 from seq2attn.metrics.significance import compare_systems
@@ -119,7 +118,6 @@ def _load_experiment(run: RunDirectory, options: TranslationOptions, evaluation:
     tokenize = [f"evaluation.tokenize={evaluation.tokenize}"] if evaluation.tokenize else []
     options = replace(options, overrides=[*options.overrides, *metrics, *tokenize])
     experiment = load_experiment(run, options, ["search", "evaluation", "data.test"])
-    check_size(experiment.search, options, run.config_path)
     run.load_tokenizers().source.check_tag(evaluation.tag)
     return experiment
 

@@ -26,7 +26,6 @@ from seq2attn.explorer.page import ExplorerPage, record
 from seq2attn.explorer.sentence_table import measure_sentences
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.load import load_experiment, load_translator
-from seq2attn.inference.search_options import check_size
 from seq2attn.io.outputs import check_output
 from seq2attn.io.text_lines import read_lines
 from seq2attn.io.weights import copy_weights
@@ -96,7 +95,6 @@ def _split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
 def _load(run: Path, name: str, options: TranslationOptions) -> Explorer:
     folder = RunDirectory(run)
     experiment = load_experiment(folder, options)
-    check_size(experiment.search, options, folder.config_path)
     selected = load_selected_head(folder)
     translator = load_translator(folder, experiment, options)
     return Explorer(name, translator, selected and selected[0])

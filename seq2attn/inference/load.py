@@ -21,7 +21,7 @@ from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.glossary import Glossary, check_glossary_search
 from seq2attn.inference.reranking import RerankRun, load_rerankers
-from seq2attn.inference.search_options import resolve_search
+from seq2attn.inference.search_options import check_size, resolve_search
 from seq2attn.inference.source_line import Member
 from seq2attn.inference.translator import Translator
 from seq2attn.inference.unknown_words import check_replaces_unknown_words
@@ -54,11 +54,13 @@ def load_experiment(
 ) -> ExperimentConfig:
     """The config of a run with the search of `options`, whose overrides are of `sections`.
 
-    Raises UserError for options that exclude each other.
+    Raises UserError for options that exclude each other, and for a search of the run that is too large.
     """
     plugin.allow_code(options.allow_code)
     experiment = run.load_config(options.overrides, sections)
-    return experiment.model_copy(update={"search": resolve_search(experiment.search, options)})
+    search = resolve_search(experiment.search, options)
+    check_size(search, options, run.config_path)
+    return experiment.model_copy(update={"search": search})
 
 
 def load_translator(run: RunDirectory, experiment: ExperimentConfig, options: TranslationOptions) -> Translator:

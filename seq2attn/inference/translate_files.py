@@ -16,7 +16,6 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import TermCounts
 from seq2attn.inference.input_checks import INVALID_UTF8, InputChecker, check_finite
 from seq2attn.inference.load import load_experiment, load_translator
-from seq2attn.inference.search_options import check_size
 from seq2attn.inference.translation import Translation, translation_record
 from seq2attn.inference.translator import Translator
 from seq2attn.io.outputs import STANDARD_STREAM, check_output, text_output
@@ -53,7 +52,6 @@ def translate_files(
     _check_files(files, options, selection)
     folder = RunDirectory(run)
     experiment = load_experiment(folder, options)
-    check_size(experiment.search, options, folder.config_path)
     check_num_hypotheses(experiment.search, files.n_best)
     translator = load_translator(folder, experiment, options)
     translator.source.check_tag(files.tag)
