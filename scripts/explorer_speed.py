@@ -13,7 +13,7 @@ from pathlib import Path
 
 import seq2attn
 from seq2attn.explorer.explore import Explorer, Question
-from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.explorer.page import ExplorerPage
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
         median = statistics.median(seconds[1:])  # without the first, which is slower
         words, nodes = len(question.text.split()), len(json.loads(answer)["tree"]["step"])
         print(f"{words} words, beam {beam}: {median:.3f} s, {nodes:,} candidates, {len(answer) / 1000:,.0f} kB")
-        page = ExplorerPage([record(explorer, question)] * 10).to_html()
+        page = ExplorerPage([explorer.record(question)] * 10).to_html()
         print(f"page of ten such sentences: {len(page.encode()) / 1000:,.0f} kB")
 
 

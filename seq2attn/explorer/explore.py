@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 
 from seq2attn.errors import UserError
 from seq2attn.evaluation.head_selection import AttentionHead
@@ -27,25 +28,27 @@ from seq2attn.search.search_config import SearchConfig, beam_search
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
-from seq2attn.visualization.attention_map import KIND_NAMES, AttentionMap
-from seq2attn.visualization.page import map_content, text_content
+from seq2attn.visualization.attention_map import KIND_NAMES, MEAN, AttentionMap
+from seq2attn.visualization.page import map_content
 
 Json = dict[str, Any]
 DIGITS = 3
 """Decimals of log-probabilities."""
+MAX_TEXT = 20_000
+"""Characters of a text that a page asks about."""
 MAX_SHORT = 30
 """Tokens of a side with EOS; less is recorded of longer sentences."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A sentence to explore, and what is changed about its search."""
+    """A sentence to explore, and what is changed about its search; the limits are those of a page's questions."""
 
-    text: str
-    prefix: tuple[int, ...] = ()  # ids of the first tokens of the translation
+    text: Annotated[str, Field(max_length=MAX_TEXT)]
+    prefix: Annotated[tuple[int, ...], Field(max_length=1024)] = ()  # ids of the first tokens of the translation
     masked: tuple[int, ...] = ()  # numbers of source words that are replaced by <unk>
-    beam: int | None = None  # in place of the search of the run
-    reference: str | None = None  # a translation to compare with
+    beam: Annotated[int, Field(ge=1, le=1000)] | None = None  # in place of the search of the run
+    reference: Annotated[str, Field(max_length=MAX_TEXT)] | None = None  # a translation to compare with
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Explorer:
     def explore(self, question: Question, *, all_heads: bool = True) -> Json:
         """The search for a sentence with all candidates, its n-best list, and the attention of the best translation.
 
-        Without `all_heads`, a long sentence has the head for alignment and the mean of the heads of each layer.
+        Without `all_heads`, a long sentence has the mean of the heads of each layer.
 
         Raises UserError for text without words, and for a model that gives no finite log-probabilities.
         """
@@ -78,7 +81,7 @@ class Explorer:
         return {
             "run": self.name,
             "text": question.text,
-            "source": text_content(TokenizedText.from_ids(self.translator.source, [*line.segments[0], EOS]))
+            "source": asdict(TokenizedText.from_ids(self.translator.source, [*line.segments[0], EOS]))
             | {"is_reversed": self.translator.source.is_right_to_left},
             "search": {"kind": search.kind, "size": search.num_hypotheses, "description": _describe(search)},
             "prefix": question.prefix,
@@ -95,17 +98,36 @@ class Explorer:
             "diagnosis": self._diagnosis(question, line, translation, search),
         }
 
+    def record(self, question: Question, *, all_heads: bool = False) -> Json:
+        """An exploration for a page without a server: of a short sentence with what mattered for each token.
+
+        Of a long one it has the words considered along the n-best list, and without `all_heads` few heads.
+        """
+        content = self.explore(question, all_heads=all_heads)
+        target = content["hypotheses"][0]["ids"]
+        if max(len(target) + 1, len(content["source"]["tokens"])) > MAX_SHORT:
+            parents, kept = content["tree"]["parent"], {one["leaf"] for one in content["hypotheses"]}
+            for node in range(len(parents) - 1, 0, -1):
+                if node in kept:
+                    kept.add(parents[node])
+            content["considered"] = {node: rows for node, rows in content["considered"].items() if int(node) in kept}
+        elif len(self.translator.members) == 1:
+            places = range(len(target) + 1)
+            content["importance"] = {place: self.importance(question, target, place) for place in places}
+        return content
+
     def _attention(self, source: Sequence[int], target: Sequence[int], *, all_heads: bool) -> Json | None:
         """Attention of every kind for a source and a translation, as ids; None for an ensemble."""
         if len(self.translator.members) > 1:
             return None
         weights = AttentionWeights.compute(self.translator.model, self.translator.tokenizers, source, target)
         kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
-        maps = [AttentionMap.from_weights(weights, kind) for kind in kinds]
+        maps: dict[str, AttentionMap] = {kind: AttentionMap.from_weights(weights, kind) for kind in kinds}
+        chosen = self.alignment_head
+        few = {} if chosen is None else {"alignment": maps["cross"].layer(chosen.layer).head(chosen.head)}
         if not all_heads and max(len(source), len(target)) + 1 > MAX_SHORT:
-            head = None if self.alignment_head is None else self.alignment_head.head
-            maps = [one.few_heads(head if one.kind == "cross" else None) for one in maps]
-        return {one.kind: map_content(one) for one in maps}
+            maps = {kind: one.head(MEAN) for kind, one in maps.items()}
+        return {name: map_content(one) for name, one in (maps | few).items()}
 
     def importance(self, question: Question, target: Sequence[int], place: int, other: int | None = None) -> Json:
         """Effects of the source words on the token at a place of a translation, or on it in place of `other`."""
@@ -134,7 +156,7 @@ class Explorer:
         scores = [math.fsum(values) / _penalty(len(values), search) for values in (output, forced)]
         differ = (place for place, (a, b) in enumerate(zip((*best, EOS), (*ids, EOS), strict=False)) if a != b)
         return {
-            "reference": text_content(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
+            "reference": asdict(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
             "log_probs": [*map(_round, forced)],
             "output_log_probs": [*map(_round, output)],
             "score": _round(scores[1]),
@@ -192,7 +214,7 @@ class Explorer:
         return {
             "text": one.text,
             "ids": list(ids),
-            "target": text_content(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
+            "target": asdict(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
             "log_prob": _round(one.log_prob),
             "penalty": _round(_penalty(len(ids) + 1, search)),
             "score": _round(one.score),

@@ -22,7 +22,7 @@ from seq2attn.evaluation.evaluate import test_sets
 from seq2attn.evaluation.head_selection import load_selected_head
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.explorer.explore import Explorer, Json, Question
-from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.explorer.page import ExplorerPage
 from seq2attn.explorer.sentence_table import measure_sentences
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.load import load_experiment, load_translator
@@ -78,7 +78,7 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
         raise UserError("give sentences to show in the page, or ``input_file``")
     progress = tqdm(questions, unit=" sentences", disable=None)
     explorations = [
-        record(explorer, question, all_heads=exploring.all_heads) for question in progress for explorer in explorers
+        explorer.record(question, all_heads=exploring.all_heads) for question in progress for explorer in explorers
     ]
     ExplorerPage(explorations, table).save(exploring.output_file)
 

@@ -67,8 +67,9 @@ def test_answers_of_the_server(run: Path) -> None:
     unknown = ask(text="☃ of 漢字")
     assert any("does not know" in note for note in unknown["notes"])
     assert any("only the first part" in note for note in ask(text="few words. " * 900)["notes"])
-    page = client.post("/v1/page", json={"explorations": [found]}).text
-    assert TEXT in page and "/v1" not in page.split("<body>")[0]
+    saved = page_data(client.post("/v1/page", json={"questions": [{"text": TEXT}, {"text": "words"}]}).text)
+    expected = [explorer.record(Question(text)) for text in (TEXT, "words")]
+    assert saved == json.loads(json.dumps({"explorations": expected, "compared": True}))
 
 
 def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:

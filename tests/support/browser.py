@@ -15,6 +15,8 @@ from typing import Any
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --remote-debugging-pipe"
 TIMEOUT_SECONDS = 300
+DRAWN = "Promise.resolve(document.querySelector('[type=importmap]') && import('explorer/app.js').then(() => null))"
+"""Settled when a page has unpacked and drawn its data, which is after it is loaded."""
 
 
 class Browser:
@@ -63,6 +65,11 @@ class Browser:
         self.call("Page.navigate", url=url)
         loaded = (message.get("method") == "Page.loadEventFired" for message in self._messages())
         next(filter(None, loaded))
+        self._await(DRAWN)
+
+    def _await(self, promise: str) -> None:
+        response = self.call("Runtime.evaluate", expression=promise, awaitPromise=True)
+        assert "exceptionDetails" not in response, response
 
     @contextmanager
     def online(self) -> Iterator[None]:

@@ -62,7 +62,6 @@ async function drawImportance(body, app) {
   }
   const found = recorded ?? (await answers.get(key));
   if (!found) return answers.delete(key);
-  if (isBest && state.other === null) (current.importance ??= {})[place] = found; // for a page that is saved
   const word = isolate(readable(current.tokens[ids[place]] ?? "</s>")),
     other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
   const times = `${fixed(Math.exp(Math.abs(found.value)), 1)} times ${found.value < 0 ? "less" : "more"} probable`,

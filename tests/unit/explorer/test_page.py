@@ -12,7 +12,7 @@ import uvicorn
 
 from seq2attn.evaluation.head_selection import AttentionHead, Step
 from seq2attn.explorer.explore import MAX_SHORT, Explorer, Question
-from seq2attn.explorer.page import ExplorerPage, explore_live, record
+from seq2attn.explorer.page import ExplorerPage, explore_live
 from seq2attn.explorer.server import build_app
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
@@ -29,7 +29,7 @@ VIEWS = ["sentence", "tree", "considered", "attention", "reasons"]
 
 def save(folder: Path, *names: str) -> tuple[Path, list[dict[str, Any]]]:
     """A page of one exploration of each model, and their content."""
-    explorations = [record(explorer(name), Question(TEXT, reference="one two")) for name in names]
+    explorations = [explorer(name).record(Question(TEXT, reference="one two")) for name in names]
     ExplorerPage(explorations).save(folder / "page.html")
     return folder / "page.html", explorations
 
@@ -160,8 +160,8 @@ def test_right_to_left_text_and_tags(chromium: Browser, tmp_path: Path, width: i
     tokenizer = WordTokenizerConfig(pre_tokenizer="whitespace").train(RIGHT_TO_LEFT).with_tags(("<2he>",))
     search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
     net = spread_logits(model("transformer", "transformer", "multi-head"))
-    found = record(
-        Explorer("", Translator.from_model(net, tokenizer, tokenizer, search)), Question("<2he> הכלב רץ word")
+    found = Explorer("", Translator.from_model(net, tokenizer, tokenizer, search)).record(
+        Question("<2he> הכלב רץ word")
     )
     ExplorerPage([found]).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html", width=width)
@@ -178,7 +178,7 @@ def test_reasons_are_recorded_of_short_sentences() -> None:
     one = explorer("transformer")
     for tokens, is_short in ((MAX_SHORT - 1, True), (MAX_SHORT, False)):  # without EOS
         search = BeamConfig(beam_size=2, lengths=LengthsConfig(min_length=tokens, max_length=tokens))
-        found = record(replace(one, translator=replace(one.translator, search=search)), Question(TEXT))
+        found = replace(one, translator=replace(one.translator, search=search)).record(Question(TEXT))
         assert len(found["hypotheses"][0]["ids"]) == tokens
         assert ("importance" in found) == is_short
 
