@@ -44,19 +44,19 @@ class ExplorerPage:
         return f"{HTMLPage(self.to_html())._repr_html_()}<details><summary>without scripts</summary>{static}</details>"
 
 
-def explore(translator: Translator, *texts: str) -> ExplorerPage:
-    """The explorer's page of some sentences, as the last line of a cell of a notebook, or to be saved."""
-    explorer = Explorer("", translator)
-    return ExplorerPage([explorer.record(Question(text)) for text in texts])
+def explore(translator: Translator, *texts: str, live: bool = False) -> ExplorerPage | ExplorerWidget:
+    """The explorer's page of some sentences, as the last line of a cell of a notebook, or to be saved.
 
-
-def explore_live(translator: Translator, text: str = "") -> ExplorerWidget:
-    """The explorer's page in a notebook, which the kernel answers; it begins with a sentence.
-
-    Raises UserError without the extra `notebook`.
+    A `live` page is answered by the kernel of the notebook; it begins with one sentence, or none. Raises UserError for
+    more, and without the extra `notebook`.
     """
+    explorer = Explorer("", translator)
+    if not live:
+        return ExplorerPage([explorer.record(Question(text)) for text in texts])
+    if len(texts) > 1:
+        raise UserError(f"a live page begins with one sentence, not {len(texts)}")
     try:
         from seq2attn.explorer.widget import ExplorerWidget
     except ImportError as error:
         raise UserError(f"{error.name} is not installed; pip install 'seq2attn[notebook]'") from None
-    return ExplorerWidget(Explorer("", translator), text)
+    return ExplorerWidget(explorer, *texts)

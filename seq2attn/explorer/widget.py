@@ -20,7 +20,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     _esm = (files("seq2attn.visualization") / "page/widget.mjs").read_text(encoding="utf-8")
     page = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, explorer: Explorer, text: str) -> None:
+    def __init__(self, explorer: Explorer, text: str = "") -> None:
         super().__init__(page=render_explorer({"live": "notebook", "runs": [explorer.name], "text": text}))
         self._answers = Answers([explorer])
         self.on_msg(lambda _, message, buffers: self.send(self.answer(message)))

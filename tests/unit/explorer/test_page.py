@@ -12,7 +12,7 @@ import uvicorn
 
 from seq2attn.evaluation.head_selection import AttentionHead, Step
 from seq2attn.explorer.explore import MAX_SHORT, Explorer, Question
-from seq2attn.explorer.page import ExplorerPage, explore_live
+from seq2attn.explorer.page import ExplorerPage
 from seq2attn.explorer.server import build_app
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
@@ -214,7 +214,7 @@ window.close = [0, 1].map(() => widget.render({ model, el: document.body }));
 
 def test_a_notebook_answers_by_messages(chromium: Browser, tmp_path: Path) -> None:
     """The module of the widget in a page that stands for a notebook, with two views and an answer of the kernel."""
-    widget = explore_live(explorer("local").translator, "two five")
+    widget = explorer("local").translator.explore("two five", live=True)
     answer = widget.answer({"id": 1, "kind": "explore", "body": {"text": "two five"}})
     data = script_json({"esm": widget._esm, "page": widget.page, "answer": answer})
     page = tmp_path / "notebook.html"
