@@ -83,7 +83,7 @@ class Explorer:
             "text": question.text,
             "source": asdict(TokenizedText.from_ids(self.translator.source, [*line.segments[0], EOS]))
             | {"is_reversed": self.translator.source.is_right_to_left},
-            "search": {"kind": search.kind, "size": search.num_hypotheses, "description": _describe(search)},
+            "search": self._describe(search),
             "prefix": question.prefix,
             "masked": question.masked,
             "hypotheses": [
@@ -140,12 +140,18 @@ class Explorer:
     ) -> Json | None:
         """The cause of a translation that is not the reference: the search, if the reference has the better score.
 
-        Scores have the length penalty of the search, but no penalty of coverage. None without a reference, for a
-        forced beginning, terms of a glossary, and a part of a line: these searches are constrained; and for a
+        Scores have the length penalty of the search, but no penalty of coverage. None without a reference; for a
+        forced beginning, terms of a glossary, and a part of a line, which constrain the search; for samples; and for a
         translation that was chosen from the n-best list by another score.
         """
         is_constrained = question.prefix or self.translator.glossary or line.warning is not None
-        if question.reference is None or is_constrained or search.mbr or self.translator.rerankers:
+        if (
+            question.reference is None
+            or is_constrained
+            or search.kind == "sample"
+            or search.mbr
+            or self.translator.rerankers
+        ):
             return None
         if is_blank(question.reference):
             raise UserError("the reference is empty")
@@ -207,6 +213,13 @@ class Explorer:
         glossary = None if EOS in question.prefix else self.translator.glossary  # the user ends the sentence, as it is
         return replace(self.translator, engine=replace(engine, observer=record, cuda_graphs=False), glossary=glossary)
 
+    def _describe(self, search: SearchConfig) -> Json:
+        """The search in words, and the name of its scores."""
+        kind, size = search.kind, search.num_hypotheses
+        texts = {"greedy": "greedy search", "sample": f"{size} samples", "beam": f"beam search of {size}"}
+        score = "score of reranking" if self.translator.rerankers else "expected chrF" if search.mbr else "score"
+        return {"kind": kind, "size": size, "description": texts[kind], "score": score}
+
     def _hypothesis(
         self, one: Translation, log_probs: Sequence[float], search: SearchConfig, leaves: dict[tuple[int, ...], int]
     ) -> Json:
@@ -249,9 +262,3 @@ def _penalty(length: int, search: SearchConfig) -> float:
 
 def _round(value: float | None) -> float | None:
     return None if value is None else round(value, DIGITS)
-
-
-def _describe(search: SearchConfig) -> str:
-    """The search in words."""
-    size = search.num_hypotheses
-    return {"greedy": "greedy search", "sample": f"{size} samples", "beam": f"beam search of {size}"}[search.kind]

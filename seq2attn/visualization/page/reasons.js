@@ -231,7 +231,8 @@ function drawDiagnosis(body, app) {
     });
     body.append(form);
   }
-  if (!found && app.question.reference) body.append(note("This search is not judged."));
+  if (!found && app.question.reference)
+    body.append(note("Not judged: the search is constrained, draws samples, or has another score."));
   if (!found) return;
   const best = current.hypotheses[0];
   body.append(make("p", { textContent: VERDICTS[found.cause] }));

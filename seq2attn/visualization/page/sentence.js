@@ -88,7 +88,7 @@ function nBestList(app) {
   const { hypotheses } = app.current;
   if (hypotheses[0].score === undefined) return make("div");
   const title = "Length penalty: the log-probability is divided by it.";
-  const names = ["", "log-prob.", make("span", { textContent: "penalty", title }), "score"];
+  const names = ["", "log-prob.", make("span", { textContent: "penalty", title }), app.current.search.score];
   const rows = hypotheses.map((one, rank) => {
     const select = () => app.set({ hypothesis: rank, node: null, word: null });
     const translation = button(one.text || "(empty)", select, {
