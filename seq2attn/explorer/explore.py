@@ -76,7 +76,6 @@ class Explorer:
             raise UserError(message)
         record.finish()
         hypotheses = [translation, *translation.alternatives]
-        log_probs = self.translator.token_log_probs(hypotheses)
         leaves = {record.tokens(n): n for n, node in enumerate(record.nodes) if node.score is not None}
         return {
             "run": self.name,
@@ -86,9 +85,7 @@ class Explorer:
             "search": self._describe(search),
             "prefix": question.prefix,
             "masked": question.masked,
-            "hypotheses": [
-                self._hypothesis(one, values, search, leaves) for one, values in zip(hypotheses, log_probs, strict=True)
-            ],
+            "hypotheses": [self._hypothesis(one, search, record, leaves[*one.ids[0][1], EOS]) for one in hypotheses],
             "tree": _tree(record.nodes),
             "considered": _considered(record),
             "tokens": self._token_texts(record),
@@ -220,9 +217,7 @@ class Explorer:
         score = "score of reranking" if self.translator.rerankers else "expected chrF" if search.mbr else "score"
         return {"kind": kind, "size": size, "description": texts[kind], "score": score}
 
-    def _hypothesis(
-        self, one: Translation, log_probs: Sequence[float], search: SearchConfig, leaves: dict[tuple[int, ...], int]
-    ) -> Json:
+    def _hypothesis(self, one: Translation, search: SearchConfig, record: SearchRecorder, leaf: int) -> Json:
         ids = one.ids[0][1]
         return {
             "text": one.text,
@@ -231,8 +226,8 @@ class Explorer:
             "log_prob": _round(one.log_prob),
             "penalty": _round(_penalty(len(ids) + 1, search)),
             "score": _round(one.score),
-            "token_log_probs": [*map(_round, log_probs)],
-            "leaf": leaves.get((*ids, EOS)),
+            "token_log_probs": [_round(node.log_prob) for node in record.path(leaf)],
+            "leaf": leaf,
         }
 
     def _token_texts(self, record: SearchRecorder) -> dict[int, str]:

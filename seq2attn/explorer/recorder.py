@@ -99,13 +99,17 @@ class SearchRecorder:
             if node.fate == "live" and number not in parents:
                 self._change(number, fate="stopped")
 
+    def path(self, number: int) -> list[Node]:
+        """The nodes of a hypothesis, from its first token."""
+        path = list[Node]()
+        while number > 0:
+            path.append(self.nodes[number])
+            number = self.nodes[number].parent
+        return path[::-1]
+
     def tokens(self, number: int) -> tuple[int, ...]:
         """The tokens of a node's hypothesis, from the first."""
-        path = list[int]()
-        while number > 0:
-            path.append(self.nodes[number].token)
-            number = self.nodes[number].parent
-        return tuple(reversed(path))
+        return tuple(node.token for node in self.path(number))
 
     def _change(self, number: int, **changes: Any) -> None:
         self.nodes[number] = replace(self.nodes[number], **changes)
@@ -115,7 +119,7 @@ class SearchRecorder:
         constrained = step.log_probs[group]  # [K, V]
         drawn = step.strategy.probabilities(constrained).log() if isinstance(step.strategy, Sampling) else constrained
         for hypothesis, parent in parents.items():
-            model = _model_log_probs(step, group)[hypothesis]
+            model = step.model_log_probs[group, hypothesis]
             if parent in self.considered or model.isnan().any():
                 continue
             count = min(NUM_CONSIDERED, len(model))
@@ -132,10 +136,10 @@ class SearchRecorder:
         """Nodes for all candidates of a group. Returns those of its live hypotheses."""
         numbers = dict[tuple[int, int], int]()  # by hypothesis and token
         for rank, (hypothesis, token) in enumerate(_candidates(step, group, parents), 1):
-            numbers[hypothesis, token] = self._add(step, group, parents[hypothesis], (hypothesis, token), rank)
+            numbers[hypothesis, token] = self._add(step, group, parents[hypothesis], hypothesis, token, rank)
         for hypothesis, token in _forbidden(step, group, parents):
             if (hypothesis, token) not in numbers:
-                number = self._add(step, group, parents[hypothesis], (hypothesis, token), 0)
+                number = self._add(step, group, parents[hypothesis], hypothesis, token, 0)
                 self._change(number, fate=rule_of(step, group, token))
         tokens = step.after.live[group, :, step.number].tolist()
         origins = step.parent[group, : len(tokens)].tolist()
@@ -149,10 +153,9 @@ class SearchRecorder:
                 self._change(number, by=kept[-1])
         return live
 
-    def _add(self, step: SearchStep, group: int, parent: int, continuation: tuple[int, int], rank: int) -> int:
+    def _add(self, step: SearchStep, group: int, parent: int, hypothesis: int, token: int, rank: int) -> int:
         """The number of a new node for a hypothesis and its next token."""
-        hypothesis, token = continuation
-        log_prob = _model_log_probs(step, group)[hypothesis, token].item()
+        log_prob = step.model_log_probs[group, hypothesis, token].item()
         total = self.nodes[parent].total + log_prob
         score = None
         if token == EOS and rank:
@@ -161,11 +164,6 @@ class SearchRecorder:
                 score += step.end_score.view_as(step.before.scores)[group, hypothesis].item()
         self.nodes.append(Node(step.number, parent, token, log_prob, total, rank, group, score=score))
         return len(self.nodes) - 1
-
-
-def _model_log_probs(step: SearchStep, group: int) -> torch.Tensor:
-    """The log-probabilities by the model, before the constraints: [K, V]"""
-    return step.model_log_probs[group].expand(step.before.scores.size(1), -1)
 
 
 def _require_terms(step: SearchStep) -> torch.Tensor:
@@ -187,7 +185,7 @@ def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterat
 
 def _forbidden(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
     """Hypothesis and token of each continuation that would be a candidate, but for a rule."""
-    scores = step.before.scores[group].unsqueeze(1) + _model_log_probs(step, group)  # [K, V]
+    scores = step.before.scores[group].unsqueeze(1) + step.model_log_probs[group]  # [K, V]
     count = min(step.candidates[0].size(1), scores.numel())
     for index in scores.flatten().topk(count).indices.tolist():
         hypothesis, token = divmod(index, scores.size(1))

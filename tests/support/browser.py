@@ -65,11 +65,13 @@ class Browser:
         self.call("Page.navigate", url=url)
         loaded = (message.get("method") == "Page.loadEventFired" for message in self._messages())
         next(filter(None, loaded))
-        self._await(DRAWN)
+        self.settled(DRAWN)
 
-    def _await(self, promise: str) -> None:
-        response = self.call("Runtime.evaluate", expression=promise, awaitPromise=True)
+    def settled(self, promise: str) -> Any:
+        """What a promise of the page is resolved to."""
+        response = self.call("Runtime.evaluate", expression=promise, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in response, response
+        return response["result"].get("value")
 
     @contextmanager
     def online(self) -> Iterator[None]:
