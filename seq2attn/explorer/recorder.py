@@ -68,7 +68,8 @@ class SearchRecorder:
             self.considered.clear()
             groups, k = step.before.scores.shape
             self._live = [[0] * k] * groups
-        step = replace(step, log_probs=_require_terms(step))
+        by_model = step.model_log_probs.expand_as(step.log_probs)
+        step = replace(step, log_probs=_require_terms(step), model_log_probs=by_model)
         for group, live in enumerate(self._live):
             scores = step.before.scores[group].tolist()
             live = [number if score > NEG_INF else -1 for number, score in zip(live, scores, strict=True)]

@@ -154,7 +154,7 @@ class SearchStep:
     constraints: Constraints
     penalty: Tensor  # length penalty of hypotheses that end
     end_score: Tensor | None  # [b*K], added to the scores of hypotheses that end after them
-    model_log_probs: Tensor  # [b, K, V]
+    model_log_probs: Tensor  # [b, K, V], or [b, 1, V] in the first step
     log_probs: Tensor  # [b, K, V] under the constraints
     candidates: Candidates
     before: Beams
@@ -188,9 +188,7 @@ def search(
     for t in range(1, constraints.max_length + 1):
         log_probs, state = _step(step, beams.live, t, state, memory)
         state = state if t > 1 else repeat_rows(state, k)
-        model_log_probs = (
-            log_probs if observer is None else log_probs.clone().expand(-1, k, -1)
-        )  # constraints overwrite them
+        model_log_probs = log_probs if observer is None else log_probs.clone()  # constraints overwrite them
         log_probs = constraints.apply(log_probs, beams.live, t).expand(-1, k, -1)
         candidates = constraints.select(strategy, log_probs, beams.scores, beams.live, t)
         end_score = None if scoring.end_score is None else scoring.end_score(state)
