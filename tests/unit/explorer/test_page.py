@@ -11,18 +11,14 @@ import pytest
 import uvicorn
 
 from seq2attn.evaluation.head_selection import AttentionHead, Step
-from seq2attn.explorer.explore import MAX_SHORT, Explorer, Question
+from seq2attn.explorer.explore import MAX_SHORT, Question
 from seq2attn.explorer.page import ExplorerPage
 from seq2attn.explorer.server import build_app
-from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.tokenized_text import pool_to_words
-from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.visualization.page import script_json
 from tests.support.browser import Browser
-from tests.support.explorer_pages import MODELS, TEXT, click, explorer, texts
-from tests.support.models import model
-from tests.support.searches import spread_logits
+from tests.support.explorer_pages import MODELS, TEXT, click, explorer, right_to_left_explorer, texts
 
 VIEWS = ["sentence", "tree", "considered", "attention", "reasons"]
 
@@ -32,13 +28,6 @@ def save(folder: Path, *names: str) -> tuple[Path, list[dict[str, Any]]]:
     explorations = [explorer(name).record(Question(TEXT, reference="one two")) for name in names]
     ExplorerPage(explorations).save(folder / "page.html")
     return folder / "page.html", explorations
-
-
-def press(browser: Browser, *keys: str) -> None:
-    for key in keys:
-        code = 13 if key == "Enter" else 0
-        for kind in ("keyDown", "keyUp"):
-            browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
 
 @pytest.mark.parametrize("width", [400, 900, 1400])
@@ -72,20 +61,20 @@ def test_the_tree_tells_why_each_candidate_was_dropped(chromium: Browser, tmp_pa
     page, (found,) = save(tmp_path, "transformer")
     chromium.open(page)
     chromium.get("document.querySelector('#tree canvas').focus()")
-    press(chromium, "Home")
+    chromium.press("Home")
     assert "empty translation" in texts(chromium, "#tree .status")[0]
-    press(chromium, "ArrowRight")
+    chromium.press("ArrowRight")
     tree, seen = found["tree"], []
     for _ in range(tree["step"].count(1)):
         seen.append(texts(chromium, "#tree .status")[0])
-        press(chromium, "ArrowDown")
+        chromium.press("ArrowDown")
     assert len({*seen}) == tree["step"].count(1)
     dropped = [text for text in seen if "out of the beam" in text]
     assert len(dropped) == sum(
         fate == "beam" and step == 1 for fate, step in zip(tree["fate"], tree["step"], strict=True)
     )
     assert all("the last place went to" in text for text in dropped)
-    press(chromium, "Enter")
+    chromium.press("Enter")
     assert texts(chromium, "#considered p")[0] == "at the beginning"
 
 
@@ -151,18 +140,10 @@ def test_notes_are_those_of_the_sentence(chromium: Browser, tmp_path: Path) -> N
     assert shown == [found[0]["notes"][0], "", found[0]["notes"][0]]
 
 
-RIGHT_TO_LEFT = ["הכלב", "רץ", "كلب", "你好", "x\u202ey", "word"]
-
-
 @pytest.mark.parametrize("width", [400, 1280])
 def test_right_to_left_text_and_tags(chromium: Browser, tmp_path: Path, width: int) -> None:
     """Tokens stay separate, a line has the direction of its first letter, and tags are marked."""
-    tokenizer = WordTokenizerConfig(pre_tokenizer="whitespace").train(RIGHT_TO_LEFT).with_tags(("<2he>",))
-    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
-    net = spread_logits(model("transformer", "transformer", "multi-head"))
-    found = Explorer("", Translator.from_model(net, tokenizer, tokenizer, search)).record(
-        Question("<2he> הכלב רץ word")
-    )
+    found = right_to_left_explorer().record(Question("<2he> הכלב רץ word"))
     ExplorerPage([found]).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html", width=width)
     assert texts(chromium, "#sentence .tokens .tag") == ["<2he>", "</s>", "</s>"]
