@@ -18,7 +18,7 @@ from seq2attn.evaluation.head_selection import AttentionHead
 from seq2attn.explorer.importance import measure_importance
 from seq2attn.explorer.recorder import Node, SearchRecorder
 from seq2attn.inference.engines.native import NativeEngine
-from seq2attn.inference.input_checks import InputChecker, not_finite_errors
+from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.scoring import token_log_probs
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translation import Translation
@@ -66,14 +66,13 @@ class Explorer:
 
         Raises UserError for text without words, and for a model that gives no finite log-probabilities.
         """
-        if is_blank(question.text):
-            raise UserError("there is no text to translate")
         search = self._search(question)
         checker, record = InputChecker(self.translator.known_characters), SearchRecorder()
         line = self._encode(question, search)
+        if not line.segments[0]:
+            raise UserError("there is no text to translate")
         (translation,) = self._recording(record, question).translate_encoded([line], search, checker)
-        for message in not_finite_errors(checker.not_finite):
-            raise UserError(message)
+        check_finite(checker.not_finite)
         record.finish()
         hypotheses = [translation, *translation.alternatives]
         leaves = {record.tokens(n): n for n, node in enumerate(record.nodes) if node.score is not None}
@@ -173,8 +172,7 @@ class Explorer:
         self._check_ids(question.prefix)
         search = self.translator.search if question.beam is None else beam_search(self.translator.search, question.beam)
         if EOS in question.prefix:  # the user ends the sentence, at any length
-            lengths = search.lengths.model_copy(update={"min_length": 0, "min_length_ratio": 0.0})
-            search = search.model_copy(update={"lengths": lengths})
+            return search.with_value("lengths.min_length", 0).with_value("lengths.min_length_ratio", 0.0)
         return search
 
     def _check_ids(self, ids: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ import torch
 from seq2attn.search.lexical_constraints import FREE, forbid_early_end, matched_tokens
 from seq2attn.search.search import Hypotheses, SearchStep
 from seq2attn.search.strategies import NEG_INF, Sampling
+from seq2attn.search.translate_ids import to_hypotheses
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 
 Rule: TypeAlias = Literal["prefix", "special", "min_length", "max_length", "ngram", "terms"]
@@ -58,7 +59,7 @@ class SearchRecorder:
     def __init__(self) -> None:
         self.nodes = [Node(0, -1, BOS, 0.0, 0.0, 1, fate="live")]
         self.considered = dict[int, list[Considered]]()  # after each node with continuations, most probable first
-        self._ended: Hypotheses | None = None
+        self._ended: Hypotheses
         self._live = list[list[int]]()  # the nodes of the live hypotheses of each group; -1 for a free place
 
     def __call__(self, step: SearchStep) -> None:
@@ -76,17 +77,13 @@ class SearchRecorder:
             parents = {hypothesis: number for hypothesis, number in enumerate(live) if number >= 0}
             self._add_considered(step, group, parents)
             self._live[group] = self._add_candidates(step, group, parents)
-        self._ended = step.after.ended
+        ended = step.after.ended
+        self._ended = replace(ended, tokens=ended.tokens[..., 1:])  # without BOS
 
     def finish(self) -> None:
         """Distinguish the hypotheses of the n-best list from those that ended worse or did not end."""
-        scores = dict[tuple[int, ...], float]()
-        if self._ended is not None:
-            for (_, *tokens), score in zip(
-                self._ended.tokens.flatten(0, 1).tolist(), self._ended.scores.flatten().tolist(), strict=True
-            ):
-                if score > NEG_INF:
-                    scores[(*tokens[: tokens.index(EOS)], EOS)] = score
+        (best,) = to_hypotheses(self._ended, len(self._live))
+        scores = {(*one.tokens, EOS): one.score for one in best}
         ended = {number: self.tokens(number) for number, node in enumerate(self.nodes) if node.score is not None}
         kept = [number for number, tokens in ended.items() if tokens in scores]
         last = min(kept, key=lambda number: scores[ended[number]], default=None)

@@ -6,12 +6,10 @@ import os
 import socket
 import sys
 import threading
-import time
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from tqdm import tqdm
@@ -36,9 +34,6 @@ from seq2attn.tokenizers.base import add_tag
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.training.checkpoints.averaging import load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-
-if TYPE_CHECKING:
-    import uvicorn
 
 
 def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None:
@@ -165,24 +160,21 @@ def _serve(explorers: Sequence[Explorer], table: Json | None, text: str, explori
         raise UserError(
             f"{error.name} is not installed; pip install 'seq2attn[server]', or write a file with ``output_file``"
         ) from None
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, exploring.port or 0))
-        except OSError as error:
-            raise UserError(f"port {exploring.port}: {error.strerror}; give another ``port``, or none") from None
+    try:
+        listener = socket.create_server((HOST, exploring.port or 0))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise UserError(f"port {exploring.port}: {reason}; give another ``port``, or none") from None
+    with listener:  # which already waits for a browser
         fragment = urlencode({"text": text}, errors="replace")
         address = f"http://{HOST}:{listener.getsockname()[1]}/#{fragment}"
         print(f"{address}  (Ctrl-C ends)", file=sys.stderr, flush=True)
         server = uvicorn.Server(uvicorn.Config(build_app(explorers, table), log_level="warning"))
         if exploring.browser:
-            threading.Thread(target=_open_browser, args=(server, address), daemon=True).start()
+            threading.Thread(target=_open_browser, args=(address,), daemon=True).start()
         server.run(sockets=[listener])
 
 
-def _open_browser(server: uvicorn.Server, address: str) -> None:
-    """Open the page once the server answers."""
-    while not server.started:
-        time.sleep(0.05)
+def _open_browser(address: str) -> None:
     if not webbrowser.open(address):
         print(f"no browser was found; open {address}", file=sys.stderr)
