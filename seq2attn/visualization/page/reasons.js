@@ -31,7 +31,7 @@ const note = (textContent, className = "faint") => make("p", { className, textCo
 
 export function drawReasons(section, app) {
   const { current, state } = app;
-  const isRecorded = current.importance || app.second || current.diagnosis;
+  const isRecorded = current.importance || app.second || current.diagnosis || current.attention === null;
   if (!current.tree || (!isLive && !isRecorded)) return false; // a page of attention alone has no tree
   const tab = TABS.some(([name]) => name === state.reason) ? state.reason : "mattered";
   const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[tab];
@@ -50,6 +50,8 @@ async function drawImportance(body, app) {
   const { state, current, hypothesis } = app,
     place = state.word,
     ids = state.node === null ? hypothesis.ids : pathTo(current.tree, state.node).map(node => current.tree.token[node]);
+  if (current.attention === null)
+    return body.append(note("What mattered is measured for one model, not for an ensemble."));
   if (place === null)
     return body.append(note("Choose a word of the translation, or “why not?” beside a word considered."));
   const key = JSON.stringify([app.question, ids, place, state.other]);

@@ -17,6 +17,7 @@ from seq2attn.explorer.server import build_app
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.tokenized_text import pool_to_words
 from seq2attn.visualization.page import script_json
+from tests.support.attention_pages import page_data
 from tests.support.browser import Browser
 from tests.support.explorer_pages import MODELS, TEXT, click, explorer, right_to_left_explorer, texts
 
@@ -228,6 +229,10 @@ def test_the_server_answers_what_the_page_asks(chromium: Browser, tmp_path: Path
         thread.join()
 
 
+KEEP = "URL.createObjectURL = blob => blob.text().then(text => (window.saved = text)) && 'data:,'"
+"""A script that keeps what is saved, in place of a download."""
+
+
 def check_live_page(chromium: Browser, address: str) -> None:
     chromium.requested_urls.clear()
     chromium.open_url(address)
@@ -254,6 +259,12 @@ def check_live_page(chromium: Browser, address: str) -> None:
     click(chromium, "runs", "compare")
     both = "[...document.querySelectorAll('#reasons b')].map(e => e.textContent).join('') === 'local hard '"
     chromium.wait(both)
+    chromium.get(KEEP)
+    chromium.get("document.getElementById('save').click()")
+    chromium.wait("window.saved !== undefined")
+    saved = page_data(chromium.get("saved"))
+    asked = Question("three one")
+    assert saved["explorations"] == json.loads(json.dumps([explorer(name).record(asked) for name in ("local", "hard")]))
     link = chromium.get("location.href")
     chromium.open_url("about:blank")
     chromium.open_url(link)
