@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from seq2attn.errors import UserError
-from seq2attn.explorer.explore import Explorer, Json, Question
+from seq2attn.explorer.explore import MAX_TEXT, Explorer, Json, Question
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -36,6 +36,8 @@ class Answers:
         except ValidationError as error:
             mistakes = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
             raise UserError("; ".join(mistakes)) from None
+        if len(question.text) > MAX_TEXT:
+            raise UserError(f"the text has {len(question.text):,} characters; ask about a part of at most {MAX_TEXT:,}")
         if question.run >= len(self._explorers):
             raise UserError(f"there is no run {question.run}")
         explorer = self._explorers[question.run]

@@ -35,7 +35,7 @@ Json = dict[str, Any]
 DIGITS = 3
 """Decimals of log-probabilities."""
 MAX_TEXT = 20_000
-"""Characters of a text that a page asks about."""
+"""Characters of a text, or of a reference, that a page asks about."""
 MAX_SHORT = 30
 """Tokens of a side with EOS; less is recorded of longer sentences."""
 
@@ -44,7 +44,7 @@ MAX_SHORT = 30
 class Question:
     """A sentence to explore, and what is changed about its search; the limits are those of a page's questions."""
 
-    text: Annotated[str, Field(max_length=MAX_TEXT)]
+    text: str
     prefix: Annotated[tuple[int, ...], Field(max_length=1024)] = ()  # ids of the first tokens of the translation
     masked: tuple[int, ...] = ()  # numbers of source words that are replaced by <unk>
     beam: Annotated[int, Field(ge=1, le=1000)] | None = None  # in place of the search of the run

@@ -65,7 +65,8 @@ def test_answers_of_the_server(run: Path) -> None:
     assert ask(code=422, text=TEXT, run=1) == {"error": "there is no run 1"}
     assert ask(code=422, text=TEXT, beam=0)["error"].startswith("beam: ")
     assert "below 13" in ask(code=422, text=TEXT, prefix=[13])["error"]
-    assert "at most" in ask(code=422, text="word " * 5000)["error"]
+    expected = "the text has 25,000 characters; ask about a part of at most 20,000"
+    assert ask(code=422, text="word " * 5000)["error"] == expected
     assert "there is no question" in ask("other", 422, text=TEXT)["error"]
     unknown = ask(text="☃ of 漢字")
     assert any("does not know" in note for note in unknown["notes"])
