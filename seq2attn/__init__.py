@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seq2attn.evaluation.compare import compare
     from seq2attn.evaluation.evaluate_runs import evaluate
     from seq2attn.experiment.experiment_config import ExperimentConfig, load_config
-    from seq2attn.explorer.page import explore, explore_live
+    from seq2attn.explorer.page import explore
     from seq2attn.exporters.export_run import export
     from seq2attn.inference.input_checks import InputWarning
     from seq2attn.inference.load import load
@@ -50,7 +50,7 @@ __all__ = [
     "FieldErrors", "GreedyConfig", "ImportOptions", "InputPath", "InputWarning", "ModelConfig", "SampleConfig",
     "ScoreOptions", "Seq2Seq", "Tokenizer", "TrainingInterrupted", "TranslationOptions", "Translator", "UserError",
     "align", "allow_code", "attention_text", "average", "build_model", "compare", "draw_attention", "evaluate",
-    "explore", "explore_live", "export", "import_model", "load", "load_config", "load_prepared", "make_batch",
+    "explore", "export", "import_model", "load", "load_config", "load_prepared", "make_batch",
     "plan_batches", "prepare", "score", "select_alignment_head", "train",
 ]  # fmt: skip
 _MODULES = {
@@ -66,7 +66,7 @@ _MODULES = {
     "seq2attn.evaluation.compare": "compare",
     "seq2attn.evaluation.evaluate_runs": "evaluate",
     "seq2attn.experiment.experiment_config": "ExperimentConfig load_config",
-    "seq2attn.explorer.page": "explore explore_live",
+    "seq2attn.explorer.page": "explore",
     "seq2attn.exporters.export_run": "export",
     "seq2attn.inference.input_checks": "InputWarning",
     "seq2attn.inference.load": "load",

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from seq2attn.errors import UserError
-from seq2attn.explorer.explore import Explorer, Json, Question
-
-MAX_TEXT = 20_000
-"""Characters of a text."""
+from seq2attn.explorer.explore import MAX_TEXT, Explorer, Json, Question
 
 
-class QuestionBody(BaseModel):
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class QuestionBody(Question):
     """A question about a sentence; `target`, `place` and `other` ask what mattered for a token of its translation."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    run: int = Field(0, ge=0)
-    text: str = Field("", max_length=MAX_TEXT)
-    prefix: tuple[int, ...] = Field((), max_length=1024)
-    masked: tuple[int, ...] = ()
-    beam: int | None = Field(None, ge=1, le=1000)
-    reference: str | None = Field(None, max_length=MAX_TEXT)
+    run: Annotated[int, Field(ge=0)] = 0
     target: tuple[int, ...] = ()
     place: int = 0
     other: int | None = None
-
-
-def list_mistakes(mistakes: Iterable[Mapping[str, Any]]) -> str:
-    """The errors of pydantic about a question, in words."""
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in mistakes)
 
 
 class Answers:
@@ -42,16 +29,24 @@ class Answers:
     def __init__(self, explorers: Sequence[Explorer]) -> None:
         self._explorers, self._lock = explorers, threading.Lock()
 
-    def answer(self, kind: str, body: QuestionBody) -> Json:
-        """The answer to a question. Raises UserError for one that has none."""
-        if body.run >= len(self._explorers):
-            raise UserError(f"there is no run {body.run}")
-        explorer = self._explorers[body.run]
-        question = Question(body.text, body.prefix, body.masked, body.beam, body.reference)
+    def answer(self, kind: str, body: Any) -> Json:
+        """The answer to a question, as JSON has it. Raises UserError for one that has none."""
+        try:
+            question = TypeAdapter(QuestionBody).validate_python(body)
+        except ValidationError as error:
+            mistakes = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+            raise UserError("; ".join(mistakes)) from None
+        if len(question.text) > MAX_TEXT:
+            raise UserError(f"the text has {len(question.text):,} characters; ask about a part of at most {MAX_TEXT:,}")
+        if question.run >= len(self._explorers):
+            raise UserError(f"there is no run {question.run}")
+        explorer = self._explorers[question.run]
         with self._lock:  # a model on two cores is not faster for two at once
             match kind:
                 case "explore":
                     return explorer.explore(question)
+                case "record":
+                    return explorer.record(question)
                 case "importance":
-                    return explorer.importance(question, body.target, body.place, body.other)
-        raise UserError(f"there is no question `{kind}`; ask explore or importance")
+                    return explorer.importance(question, question.target, question.place, question.other)
+        raise UserError(f"there is no question `{kind}`; ask explore, record or importance")

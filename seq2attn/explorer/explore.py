@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 
 from seq2attn.errors import UserError
 from seq2attn.evaluation.head_selection import AttentionHead
 from seq2attn.explorer.importance import measure_importance
 from seq2attn.explorer.recorder import Node, SearchRecorder
 from seq2attn.inference.engines.native import NativeEngine
-from seq2attn.inference.input_checks import InputChecker, not_finite_errors
+from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.scoring import token_log_probs
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translation import Translation
@@ -27,25 +28,27 @@ from seq2attn.search.search_config import SearchConfig, beam_search
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import BOS, EOS, UNK
-from seq2attn.visualization.attention_map import KIND_NAMES, AttentionMap
-from seq2attn.visualization.page import map_content, text_content
+from seq2attn.visualization.attention_map import KIND_NAMES, MEAN, AttentionMap
+from seq2attn.visualization.page import map_content
 
 Json = dict[str, Any]
 DIGITS = 3
 """Decimals of log-probabilities."""
+MAX_TEXT = 20_000
+"""Characters of a text, or of a reference, that a page asks about."""
 MAX_SHORT = 30
 """Tokens of a side with EOS; less is recorded of longer sentences."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A sentence to explore, and what is changed about its search."""
+    """A sentence to explore, and what is changed about its search; the limits are those of a page's questions."""
 
     text: str
-    prefix: tuple[int, ...] = ()  # ids of the first tokens of the translation
+    prefix: Annotated[tuple[int, ...], Field(max_length=1024)] = ()  # ids of the first tokens of the translation
     masked: tuple[int, ...] = ()  # numbers of source words that are replaced by <unk>
-    beam: int | None = None  # in place of the search of the run
-    reference: str | None = None  # a translation to compare with
+    beam: Annotated[int, Field(ge=1, le=1000)] | None = None  # in place of the search of the run
+    reference: Annotated[str, Field(max_length=MAX_TEXT)] | None = None  # a translation to compare with
 
 
 @dataclass(frozen=True)
@@ -59,33 +62,29 @@ class Explorer:
     def explore(self, question: Question, *, all_heads: bool = True) -> Json:
         """The search for a sentence with all candidates, its n-best list, and the attention of the best translation.
 
-        Without `all_heads`, a long sentence has the head for alignment and the mean of the heads of each layer.
+        Without `all_heads`, a long sentence has the mean of the heads of each layer.
 
         Raises UserError for text without words, and for a model that gives no finite log-probabilities.
         """
-        if is_blank(question.text):
-            raise UserError("there is no text to translate")
         search = self._search(question)
         checker, record = InputChecker(self.translator.known_characters), SearchRecorder()
         line = self._encode(question, search)
+        if not line.segments[0]:
+            raise UserError("there is no text to translate")
         (translation,) = self._recording(record, question).translate_encoded([line], search, checker)
-        for message in not_finite_errors(checker.not_finite):
-            raise UserError(message)
+        check_finite(checker.not_finite)
         record.finish()
         hypotheses = [translation, *translation.alternatives]
-        log_probs = self.translator.token_log_probs(hypotheses)
         leaves = {record.tokens(n): n for n, node in enumerate(record.nodes) if node.score is not None}
         return {
             "run": self.name,
             "text": question.text,
-            "source": text_content(TokenizedText.from_ids(self.translator.source, [*line.segments[0], EOS]))
+            "source": asdict(TokenizedText.from_ids(self.translator.source, [*line.segments[0], EOS]))
             | {"is_reversed": self.translator.source.is_right_to_left},
-            "search": {"kind": search.kind, "size": search.num_hypotheses, "description": _describe(search)},
+            "search": self._describe(search),
             "prefix": question.prefix,
             "masked": question.masked,
-            "hypotheses": [
-                self._hypothesis(one, values, search, leaves) for one, values in zip(hypotheses, log_probs, strict=True)
-            ],
+            "hypotheses": [self._hypothesis(one, search, record, leaves[*one.ids[0][1], EOS]) for one in hypotheses],
             "tree": _tree(record.nodes),
             "considered": _considered(record),
             "tokens": self._token_texts(record),
@@ -95,17 +94,36 @@ class Explorer:
             "diagnosis": self._diagnosis(question, line, translation, search),
         }
 
+    def record(self, question: Question, *, all_heads: bool = False) -> Json:
+        """An exploration for a page without a server: of a short sentence with what mattered for each token.
+
+        Of a long one it has the words considered along the n-best list, and without `all_heads` few heads.
+        """
+        content = self.explore(question, all_heads=all_heads)
+        target = content["hypotheses"][0]["ids"]
+        if max(len(target) + 1, len(content["source"]["tokens"])) > MAX_SHORT:
+            parents, kept = content["tree"]["parent"], {one["leaf"] for one in content["hypotheses"]}
+            for node in range(len(parents) - 1, 0, -1):
+                if node in kept:
+                    kept.add(parents[node])
+            content["considered"] = {node: rows for node, rows in content["considered"].items() if int(node) in kept}
+        elif len(self.translator.members) == 1:
+            places = range(len(target) + 1)
+            content["importance"] = {place: self.importance(question, target, place) for place in places}
+        return content
+
     def _attention(self, source: Sequence[int], target: Sequence[int], *, all_heads: bool) -> Json | None:
         """Attention of every kind for a source and a translation, as ids; None for an ensemble."""
         if len(self.translator.members) > 1:
             return None
         weights = AttentionWeights.compute(self.translator.model, self.translator.tokenizers, source, target)
         kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
-        maps = [AttentionMap.from_weights(weights, kind) for kind in kinds]
+        maps: dict[str, AttentionMap] = {kind: AttentionMap.from_weights(weights, kind) for kind in kinds}
+        chosen = self.alignment_head
+        few = {} if chosen is None else {"alignment": maps["cross"].layer(chosen.layer).head(chosen.head)}
         if not all_heads and max(len(source), len(target)) + 1 > MAX_SHORT:
-            head = None if self.alignment_head is None else self.alignment_head.head
-            maps = [one.few_heads(head if one.kind == "cross" else None) for one in maps]
-        return {one.kind: map_content(one) for one in maps}
+            maps = {kind: one.head(MEAN) for kind, one in maps.items()}
+        return {name: map_content(one) for name, one in (maps | few).items()}
 
     def importance(self, question: Question, target: Sequence[int], place: int, other: int | None = None) -> Json:
         """Effects of the source words on the token at a place of a translation, or on it in place of `other`."""
@@ -118,12 +136,18 @@ class Explorer:
     ) -> Json | None:
         """The cause of a translation that is not the reference: the search, if the reference has the better score.
 
-        Scores have the length penalty of the search, but no penalty of coverage. None without a reference, for a
-        forced beginning, terms of a glossary, and a part of a line: these searches are constrained; and for a
+        Scores have the length penalty of the search, but no penalty of coverage. None without a reference; for a
+        forced beginning, terms of a glossary, and a part of a line, which constrain the search; for samples; and for a
         translation that was chosen from the n-best list by another score.
         """
         is_constrained = question.prefix or self.translator.glossary or line.warning is not None
-        if question.reference is None or is_constrained or search.mbr or self.translator.rerankers:
+        if (
+            question.reference is None
+            or is_constrained
+            or search.kind == "sample"
+            or search.mbr
+            or self.translator.rerankers
+        ):
             return None
         if is_blank(question.reference):
             raise UserError("the reference is empty")
@@ -134,7 +158,7 @@ class Explorer:
         scores = [math.fsum(values) / _penalty(len(values), search) for values in (output, forced)]
         differ = (place for place, (a, b) in enumerate(zip((*best, EOS), (*ids, EOS), strict=False)) if a != b)
         return {
-            "reference": text_content(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
+            "reference": asdict(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
             "log_probs": [*map(_round, forced)],
             "output_log_probs": [*map(_round, output)],
             "score": _round(scores[1]),
@@ -148,8 +172,7 @@ class Explorer:
         self._check_ids(question.prefix)
         search = self.translator.search if question.beam is None else beam_search(self.translator.search, question.beam)
         if EOS in question.prefix:  # the user ends the sentence, at any length
-            lengths = search.lengths.model_copy(update={"min_length": 0, "min_length_ratio": 0.0})
-            search = search.model_copy(update={"lengths": lengths})
+            return search.with_value("lengths.min_length", 0).with_value("lengths.min_length_ratio", 0.0)
         return search
 
     def _check_ids(self, ids: Sequence[int]) -> None:
@@ -185,19 +208,24 @@ class Explorer:
         glossary = None if EOS in question.prefix else self.translator.glossary  # the user ends the sentence, as it is
         return replace(self.translator, engine=replace(engine, observer=record, cuda_graphs=False), glossary=glossary)
 
-    def _hypothesis(
-        self, one: Translation, log_probs: Sequence[float], search: SearchConfig, leaves: dict[tuple[int, ...], int]
-    ) -> Json:
+    def _describe(self, search: SearchConfig) -> Json:
+        """The search in words, and the name of its scores."""
+        kind, size = search.kind, search.num_hypotheses
+        texts = {"greedy": "greedy search", "sample": f"{size} samples", "beam": f"beam search of {size}"}
+        score = "score of reranking" if self.translator.rerankers else "expected chrF" if search.mbr else "score"
+        return {"kind": kind, "size": size, "description": texts[kind], "score": score}
+
+    def _hypothesis(self, one: Translation, search: SearchConfig, record: SearchRecorder, leaf: int) -> Json:
         ids = one.ids[0][1]
         return {
             "text": one.text,
             "ids": list(ids),
-            "target": text_content(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
+            "target": asdict(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
             "log_prob": _round(one.log_prob),
             "penalty": _round(_penalty(len(ids) + 1, search)),
             "score": _round(one.score),
-            "token_log_probs": [*map(_round, log_probs)],
-            "leaf": leaves.get((*ids, EOS)),
+            "token_log_probs": [_round(node.log_prob) for node in record.path(leaf)],
+            "leaf": leaf,
         }
 
     def _token_texts(self, record: SearchRecorder) -> dict[int, str]:
@@ -227,9 +255,3 @@ def _penalty(length: int, search: SearchConfig) -> float:
 
 def _round(value: float | None) -> float | None:
     return None if value is None else round(value, DIGITS)
-
-
-def _describe(search: SearchConfig) -> str:
-    """The search in words."""
-    size = search.num_hypotheses
-    return {"greedy": "greedy search", "sample": f"{size} samples", "beam": f"beam search of {size}"}[search.kind]

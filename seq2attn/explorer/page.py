@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2attn.errors import UserError
-from seq2attn.explorer.explore import MAX_SHORT, Explorer, Json, Question
+from seq2attn.explorer.explore import Explorer, Json, Question
 from seq2attn.explorer.static_view import static_html
 from seq2attn.inference.translator import Translator
 from seq2attn.io.outputs import text_output
@@ -44,39 +44,19 @@ class ExplorerPage:
         return f"{HTMLPage(self.to_html())._repr_html_()}<details><summary>without scripts</summary>{static}</details>"
 
 
-def explore(translator: Translator, *texts: str) -> ExplorerPage:
-    """The explorer's page of some sentences, as the last line of a cell of a notebook, or to be saved."""
-    explorer = Explorer("", translator)
-    return ExplorerPage([record(explorer, Question(text)) for text in texts])
+def explore(translator: Translator, *texts: str, live: bool = False) -> ExplorerPage | ExplorerWidget:
+    """The explorer's page of some sentences, as the last line of a cell of a notebook, or to be saved.
 
-
-def record(explorer: Explorer, question: Question, *, all_heads: bool = False) -> Json:
-    """An exploration with what mattered for each token of the translation, for a page without a server."""
-    content = explorer.explore(question, all_heads=all_heads)
-    target = content["hypotheses"][0]["ids"]
-    if max(len(target) + 1, len(content["source"]["tokens"])) > MAX_SHORT:
-        paths = {node for one in content["hypotheses"] for node in _path(content["tree"], one["leaf"])}
-        content["considered"] = {node: words for node, words in content["considered"].items() if int(node) in paths}
-    elif len(explorer.translator.members) == 1:
-        places = range(len(target) + 1)
-        content["importance"] = {place: explorer.importance(question, target, place) for place in places}
-    return content
-
-
-def _path(tree: Json, node: int | None) -> Iterator[int]:
-    """A node of the tree and those before it."""
-    while node is not None and node >= 0:
-        yield node
-        node = tree["parent"][node]
-
-
-def explore_live(translator: Translator, text: str = "") -> ExplorerWidget:
-    """The explorer's page in a notebook, which the kernel answers; it begins with a sentence.
-
-    Raises UserError without the extra `notebook`.
+    A `live` page is answered by the kernel of the notebook; it begins with one sentence, or none. Raises UserError for
+    more, and without the extra `notebook`.
     """
+    explorer = Explorer("", translator)
+    if not live:
+        return ExplorerPage([explorer.record(Question(text)) for text in texts])
+    if len(texts) > 1:
+        raise UserError(f"a live page begins with one sentence, not {len(texts)}")
     try:
         from seq2attn.explorer.widget import ExplorerWidget
     except ImportError as error:
         raise UserError(f"{error.name} is not installed; pip install 'seq2attn[notebook]'") from None
-    return ExplorerWidget(Explorer("", translator), text)
+    return ExplorerWidget(explorer, *texts)

@@ -14,6 +14,7 @@ import torch
 from seq2attn.search.lexical_constraints import FREE, forbid_early_end, matched_tokens
 from seq2attn.search.search import Hypotheses, SearchStep
 from seq2attn.search.strategies import NEG_INF, Sampling
+from seq2attn.search.translate_ids import to_hypotheses
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 
 Rule: TypeAlias = Literal["prefix", "special", "min_length", "max_length", "ngram", "terms"]
@@ -58,7 +59,7 @@ class SearchRecorder:
     def __init__(self) -> None:
         self.nodes = [Node(0, -1, BOS, 0.0, 0.0, 1, fate="live")]
         self.considered = dict[int, list[Considered]]()  # after each node with continuations, most probable first
-        self._ended: Hypotheses | None = None
+        self._ended: Hypotheses
         self._live = list[list[int]]()  # the nodes of the live hypotheses of each group; -1 for a free place
 
     def __call__(self, step: SearchStep) -> None:
@@ -68,24 +69,21 @@ class SearchRecorder:
             self.considered.clear()
             groups, k = step.before.scores.shape
             self._live = [[0] * k] * groups
-        step = replace(step, log_probs=_require_terms(step))
+        by_model = step.model_log_probs.expand_as(step.log_probs)
+        step = replace(step, log_probs=_require_terms(step), model_log_probs=by_model)
         for group, live in enumerate(self._live):
             scores = step.before.scores[group].tolist()
             live = [number if score > NEG_INF else -1 for number, score in zip(live, scores, strict=True)]
             parents = {hypothesis: number for hypothesis, number in enumerate(live) if number >= 0}
             self._add_considered(step, group, parents)
             self._live[group] = self._add_candidates(step, group, parents)
-        self._ended = step.after.ended
+        ended = step.after.ended
+        self._ended = replace(ended, tokens=ended.tokens[..., 1:])  # without BOS
 
     def finish(self) -> None:
         """Distinguish the hypotheses of the n-best list from those that ended worse or did not end."""
-        scores = dict[tuple[int, ...], float]()
-        if self._ended is not None:
-            for (_, *tokens), score in zip(
-                self._ended.tokens.flatten(0, 1).tolist(), self._ended.scores.flatten().tolist(), strict=True
-            ):
-                if score > NEG_INF:
-                    scores[(*tokens[: tokens.index(EOS)], EOS)] = score
+        (best,) = to_hypotheses(self._ended, len(self._live))
+        scores = {(*one.tokens, EOS): one.score for one in best}
         ended = {number: self.tokens(number) for number, node in enumerate(self.nodes) if node.score is not None}
         kept = [number for number, tokens in ended.items() if tokens in scores]
         last = min(kept, key=lambda number: scores[ended[number]], default=None)
@@ -99,13 +97,17 @@ class SearchRecorder:
             if node.fate == "live" and number not in parents:
                 self._change(number, fate="stopped")
 
+    def path(self, number: int) -> list[Node]:
+        """The nodes of a hypothesis, from its first token."""
+        path = list[Node]()
+        while number > 0:
+            path.append(self.nodes[number])
+            number = self.nodes[number].parent
+        return path[::-1]
+
     def tokens(self, number: int) -> tuple[int, ...]:
         """The tokens of a node's hypothesis, from the first."""
-        path = list[int]()
-        while number > 0:
-            path.append(self.nodes[number].token)
-            number = self.nodes[number].parent
-        return tuple(reversed(path))
+        return tuple(node.token for node in self.path(number))
 
     def _change(self, number: int, **changes: Any) -> None:
         self.nodes[number] = replace(self.nodes[number], **changes)
@@ -115,7 +117,7 @@ class SearchRecorder:
         constrained = step.log_probs[group]  # [K, V]
         drawn = step.strategy.probabilities(constrained).log() if isinstance(step.strategy, Sampling) else constrained
         for hypothesis, parent in parents.items():
-            model = _model_log_probs(step, group)[hypothesis]
+            model = step.model_log_probs[group, hypothesis]
             if parent in self.considered or model.isnan().any():
                 continue
             count = min(NUM_CONSIDERED, len(model))
@@ -132,10 +134,10 @@ class SearchRecorder:
         """Nodes for all candidates of a group. Returns those of its live hypotheses."""
         numbers = dict[tuple[int, int], int]()  # by hypothesis and token
         for rank, (hypothesis, token) in enumerate(_candidates(step, group, parents), 1):
-            numbers[hypothesis, token] = self._add(step, group, parents[hypothesis], (hypothesis, token), rank)
+            numbers[hypothesis, token] = self._add(step, group, parents[hypothesis], hypothesis, token, rank)
         for hypothesis, token in _forbidden(step, group, parents):
             if (hypothesis, token) not in numbers:
-                number = self._add(step, group, parents[hypothesis], (hypothesis, token), 0)
+                number = self._add(step, group, parents[hypothesis], hypothesis, token, 0)
                 self._change(number, fate=rule_of(step, group, token))
         tokens = step.after.live[group, :, step.number].tolist()
         origins = step.parent[group, : len(tokens)].tolist()
@@ -149,10 +151,9 @@ class SearchRecorder:
                 self._change(number, by=kept[-1])
         return live
 
-    def _add(self, step: SearchStep, group: int, parent: int, continuation: tuple[int, int], rank: int) -> int:
+    def _add(self, step: SearchStep, group: int, parent: int, hypothesis: int, token: int, rank: int) -> int:
         """The number of a new node for a hypothesis and its next token."""
-        hypothesis, token = continuation
-        log_prob = _model_log_probs(step, group)[hypothesis, token].item()
+        log_prob = step.model_log_probs[group, hypothesis, token].item()
         total = self.nodes[parent].total + log_prob
         score = None
         if token == EOS and rank:
@@ -161,11 +162,6 @@ class SearchRecorder:
                 score += step.end_score.view_as(step.before.scores)[group, hypothesis].item()
         self.nodes.append(Node(step.number, parent, token, log_prob, total, rank, group, score=score))
         return len(self.nodes) - 1
-
-
-def _model_log_probs(step: SearchStep, group: int) -> torch.Tensor:
-    """The log-probabilities by the model, before the constraints: [K, V]"""
-    return step.model_log_probs[group].expand(step.before.scores.size(1), -1)
 
 
 def _require_terms(step: SearchStep) -> torch.Tensor:
@@ -187,7 +183,7 @@ def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterat
 
 def _forbidden(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
     """Hypothesis and token of each continuation that would be a candidate, but for a rule."""
-    scores = step.before.scores[group].unsqueeze(1) + _model_log_probs(step, group)  # [K, V]
+    scores = step.before.scores[group].unsqueeze(1) + step.model_log_probs[group]  # [K, V]
     count = min(step.candidates[0].size(1), scores.numel())
     for index in scores.flatten().topk(count).indices.tolist():
         hypothesis, token = divmod(index, scores.size(1))

@@ -6,12 +6,10 @@ import os
 import socket
 import sys
 import threading
-import time
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from tqdm import tqdm
@@ -22,7 +20,7 @@ from seq2attn.evaluation.evaluate import test_sets
 from seq2attn.evaluation.head_selection import load_selected_head
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.explorer.explore import Explorer, Json, Question
-from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.explorer.page import ExplorerPage
 from seq2attn.explorer.sentence_table import measure_sentences
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.load import load_experiment, load_translator
@@ -35,9 +33,6 @@ from seq2attn.tokenizers.base import add_tag
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.training.checkpoints.averaging import load_merged
 from seq2attn.training.checkpoints.checkpoint import list_checkpoints
-
-if TYPE_CHECKING:
-    import uvicorn
 
 
 def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None:
@@ -77,7 +72,7 @@ def run_explorer(options: TranslationOptions, exploring: ExploreOptions) -> None
         raise UserError("give sentences to show in the page, or ``input_file``")
     progress = tqdm(questions, unit=" sentences", disable=None)
     explorations = [
-        record(explorer, question, all_heads=exploring.all_heads) for question in progress for explorer in explorers
+        explorer.record(question, all_heads=exploring.all_heads) for question in progress for explorer in explorers
     ]
     ExplorerPage(explorations, table).save(exploring.output_file)
 
@@ -163,24 +158,21 @@ def _serve(explorers: Sequence[Explorer], table: Json | None, text: str, explori
         raise UserError(
             f"{error.name} is not installed; pip install 'seq2attn[server]', or write a file with ``output_file``"
         ) from None
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, exploring.port or 0))
-        except OSError as error:
-            raise UserError(f"port {exploring.port}: {error.strerror}; give another ``port``, or none") from None
+    try:
+        listener = socket.create_server((HOST, exploring.port or 0))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise UserError(f"port {exploring.port}: {reason}; give another ``port``, or none") from None
+    with listener:  # which already waits for a browser
         fragment = urlencode({"text": text}, errors="replace")
         address = f"http://{HOST}:{listener.getsockname()[1]}/#{fragment}"
         print(f"{address}  (Ctrl-C ends)", file=sys.stderr, flush=True)
         server = uvicorn.Server(uvicorn.Config(build_app(explorers, table), log_level="warning"))
         if exploring.browser:
-            threading.Thread(target=_open_browser, args=(server, address), daemon=True).start()
+            threading.Thread(target=_open_browser, args=(address,), daemon=True).start()
         server.run(sockets=[listener])
 
 
-def _open_browser(server: uvicorn.Server, address: str) -> None:
-    """Open the page once the server answers."""
-    while not server.started:
-        time.sleep(0.05)
+def _open_browser(address: str) -> None:
     if not webbrowser.open(address):
         print(f"no browser was found; open {address}", file=sys.stderr)

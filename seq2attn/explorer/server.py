@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Body, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from seq2attn.errors import UserError
-from seq2attn.explorer.answers import Answers, QuestionBody, list_mistakes
+from seq2attn.explorer.answers import Answers
 from seq2attn.explorer.explore import Explorer, Json
 from seq2attn.visualization.page import render_explorer
 
@@ -30,20 +29,16 @@ def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastA
         return page
 
     @app.post("/v1/page", response_class=HTMLResponse)
-    def save(explorations: Annotated[list[Json], Body(embed=True)]) -> str:
+    def save(questions: Annotated[list[Json], Body(embed=True)]) -> str:
+        explorations = [answers.answer("record", question) for question in questions]
         return render_explorer({"explorations": explorations, "compared": True})
 
     @app.post("/v1/{kind}")
-    def answer(kind: str, body: QuestionBody) -> Json:
+    def answer(kind: str, body: Json) -> Json:
         return answers.answer(kind, body)
 
     @app.exception_handler(UserError)
     def refuse(request: Request, error: UserError) -> JSONResponse:
         return JSONResponse({"error": str(error).replace("``", "`")}, status_code=422)
-
-    @app.exception_handler(RequestValidationError)
-    def explain(request: Request, error: RequestValidationError) -> JSONResponse:
-        mistakes = ({**one, "loc": one["loc"][1:]} for one in error.errors())  # without "body"
-        return JSONResponse({"error": list_mistakes(mistakes)}, status_code=422)
 
     return app

@@ -19,7 +19,8 @@ def static_html(exploration: dict[str, Any]) -> str:
         f"<tr><td>{escape(one['text'])}</td><td>{one['log_prob']:.3f}</td><td>{one['score']:.3f}</td></tr>"
         for one in exploration["hypotheses"]
     )
-    head = f"<tr><th>{escape(exploration['text'])}</th><th>log-probability</th><th>score</th></tr>"
+    score = exploration["search"]["score"]
+    head = f"<tr><th>{escape(exploration['text'])}</th><th>log-probability</th><th>{score}</th></tr>"
     attention = (exploration["attention"] or {}).get("cross")
     return f"<table>{head}{rows}</table>{'' if attention is None else _svg(attention)}"
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import anywidget
 import traitlets
-from pydantic import ValidationError
 
 from seq2attn.errors import UserError
-from seq2attn.explorer.answers import Answers, QuestionBody, list_mistakes
+from seq2attn.explorer.answers import Answers
 from seq2attn.explorer.explore import Explorer
 from seq2attn.visualization.page import render_explorer
 
@@ -21,7 +20,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     _esm = (files("seq2attn.visualization") / "page/widget.mjs").read_text(encoding="utf-8")
     page = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, explorer: Explorer, text: str) -> None:
+    def __init__(self, explorer: Explorer, text: str = "") -> None:
         super().__init__(page=render_explorer({"live": "notebook", "runs": [explorer.name], "text": text}))
         self._answers = Answers([explorer])
         self.on_msg(lambda _, message, buffers: self.send(self.answer(message)))
@@ -29,9 +28,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """The answer to a message of the page, or an error."""
         try:
-            found = self._answers.answer(message["kind"], QuestionBody.model_validate(message["body"]))
-        except ValidationError as error:
-            return {"id": message["id"], "error": list_mistakes(error.errors())}
+            found = self._answers.answer(message["kind"], message["body"])
         except UserError as error:
             return {"id": message["id"], "error": str(error).replace("``", "`")}
         except Exception as error:  # else the page would wait for an answer

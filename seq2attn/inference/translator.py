@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias, overload
 
+import seq2attn
 from seq2attn.errors import UserError
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
@@ -287,6 +288,10 @@ class Translator:
         if math.isnan(translation.score) or not any(len(source) for source, _ in translation.ids):
             return None
         return AttentionWeights.concat([self._compute_weights(*pair) for pair in translation.ids])
+
+    def explore(self, *texts: str, live: bool = False) -> Any:
+        """The explorer's page of some sentences, for a notebook or a file: see `seq2attn.explore`."""
+        return seq2attn.explore(self, *texts, live=live)
 
     def _compute_weights(self, source: Sequence[int], target: Sequence[int]) -> AttentionWeights:
         if len(self.members) > 1:

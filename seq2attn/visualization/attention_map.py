@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,14 +115,6 @@ class AttentionMap:
             return replace(self, weights=self.weights.mean(1, keepdims=True), heads=(name,))
         place = self._index("head", head, self.heads, "mean or all")
         return replace(self, weights=self.weights[:, place : place + 1], heads=(self.heads[place],))
-
-    def few_heads(self, head: int | Literal["mean"] | None) -> AttentionMap:
-        """The mean of the heads of each layer, after one of them if it is given."""
-        mean = self.head(MEAN)
-        if head is None or head == MEAN or len(self.heads) == 1:
-            return mean
-        one = self.head(head)
-        return replace(mean, weights=np.concatenate([one.weights, mean.weights], 1), heads=one.heads + mean.heads)
 
     def whole_words(self) -> AttentionMap:
         """Weights between words: summed over the tokens of a key word, averaged over the tokens of a query word."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 
 from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.options import ColorScale
-from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.visualization.attention_map import AttentionMap
 
 FOLDER = files("seq2attn.visualization") / "page"
@@ -30,13 +30,18 @@ FRAME_HEIGHT = 720
 
 def render_explorer(data: Mapping[str, Any]) -> str:
     """The page with these data: `explorations`, a `table`, or what a live page needs (docs/explorer.md)."""
-    page = _template().replace("/*DATA*/", script_json(data))
-    return page.encode(errors="replace").decode()  # names and arguments that are not UTF-8 have surrogates
+    text = _json(data).encode(errors="replace")  # names and arguments that are not UTF-8 have surrogates
+    gzip = zlib.compressobj(9, wbits=31, memLevel=5)  # small blocks, as numbers are like those near them
+    return _template().replace("/*DATA*/", base64.b64encode(gzip.compress(text) + gzip.flush()).decode())
 
 
 def script_json(data: Mapping[str, Any]) -> str:
     """JSON within a script element, where only `</` and `<!` are special."""
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return _json(data).replace("<", "\\u003c")
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def render_page(package: str, page: str, data: Mapping[str, Any]) -> str:
@@ -65,7 +70,7 @@ def attention_page(
     for weights, maps in sentences:
         # The tokens of the cross-attention, if it is shown: pointing at a token shows its row or column.
         texts = next(((one.keys, one.queries) for one in maps if one.kind == "cross"), (weights.source, weights.target))
-        source, target = map(text_content, texts)
+        source, target = map(asdict, texts)
         explorations.append(
             {
                 "run": run,
@@ -91,19 +96,10 @@ class HTMLPage:
         )
 
 
-def text_content(text: TokenizedText) -> dict[str, Any]:
-    """Tokens, words, and the word of each token, for a page."""
-    return {"text": text.text, "tokens": text.tokens, "words": text.words, "word_ids": text.word_ids}
-
-
 def map_content(attention: AttentionMap) -> dict[str, Any]:
-    """Queries, keys, names, and weights [layers][heads][queries][keys] in thousandths, for a page."""
-    return {
-        "queries": text_content(attention.queries),
-        "keys": text_content(attention.keys),
-        "layers": attention.layers,
-        "heads": attention.heads,
-        "weights": np.round(attention.weights.astype(float) * 1000).astype(int).tolist(),
+    """A map for a page: weights [layers][heads][queries][keys] in thousandths, and the windows of cross-attention."""
+    return asdict(attention) | {
+        "weights": np.rint(attention.weights.astype(float) * 1000).astype(int).tolist(),
         "windows": _windows(attention.weights) if attention.kind == "cross" else None,
     }
 

@@ -10,12 +10,15 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import comm
 import pytest
+from comm.base_comm import BaseComm
 from fastapi.testclient import TestClient
 
 import seq2attn
+from seq2attn.errors import UserError
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.server import build_app
 from seq2attn.inference.engines.native import NativeEngine
@@ -62,20 +65,22 @@ def test_answers_of_the_server(run: Path) -> None:
     assert ask(code=422, text=TEXT, run=1) == {"error": "there is no run 1"}
     assert ask(code=422, text=TEXT, beam=0)["error"].startswith("beam: ")
     assert "below 13" in ask(code=422, text=TEXT, prefix=[13])["error"]
-    assert "at most" in ask(code=422, text="word " * 5000)["error"]
+    expected = "the text has 25,000 characters; ask about a part of at most 20,000"
+    assert ask(code=422, text="word " * 5000)["error"] == expected
     assert "there is no question" in ask("other", 422, text=TEXT)["error"]
     unknown = ask(text="☃ of 漢字")
     assert any("does not know" in note for note in unknown["notes"])
     assert any("only the first part" in note for note in ask(text="few words. " * 900)["notes"])
-    page = client.post("/v1/page", json={"explorations": [found]}).text
-    assert TEXT in page and "/v1" not in page.split("<body>")[0]
+    saved = page_data(client.post("/v1/page", json={"questions": [{"text": TEXT}, {"text": "words"}]}).text)
+    expected = [explorer.record(Question(text)) for text in (TEXT, "words")]
+    assert saved == json.loads(json.dumps({"explorations": expected, "compared": True}))
 
 
 def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:
     translator = seq2attn.load(run)
-    widget = seq2attn.explore_live(translator, TEXT)
+    widget = translator.explore(TEXT, live=True)
     assert page_data(widget.page)["text"] == TEXT
-    (expected,) = seq2attn.explore(translator, TEXT).explorations
+    (expected,) = translator.explore(TEXT).explorations
     answer = widget.answer({"id": 3, "kind": "explore", "body": {"text": TEXT}})
     assert answer["id"] == 3 and answer["answer"]["hypotheses"] == expected["hypotheses"]
     for body in ({"text": " "}, {"text": TEXT, "beam": 0}, {"words": TEXT}):
@@ -87,8 +92,35 @@ def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:
     assert error(body={"text": TEXT, "beam": 0}) == "beam: Input should be greater than or equal to 1"
     assert error(kind=[]) and "no question" in error(kind="why")
     assert isinstance(translator.engine, NativeEngine)
-    widget = seq2attn.explore_live(replace(translator, engine=OtherEngine(**vars(translator.engine))), TEXT)
+    widget = replace(translator, engine=OtherEngine(**vars(translator.engine))).explore(TEXT, live=True)
     assert error().endswith("use `engine=native`")
+
+
+class Wire(BaseComm):
+    """A line of the Jupyter protocol, which keeps what the kernel sends."""
+
+    sent: ClassVar[list[Any]] = []
+
+    def publish_msg(self, msg_type: str, data: Any = None, *_: Any, **__: Any) -> None:
+        self.sent.append(data)
+
+
+def test_a_live_page_is_a_widget_of_the_protocol_of_notebooks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The questions of the page come as messages to anywidget, and their answers leave as such."""
+    monkeypatch.setattr(comm, "create_comm", Wire)
+    monkeypatch.setattr(Wire, "sent", [])
+    widget = seq2attn.load(run).explore(TEXT, live=True)
+    (opened,) = (each for each in Wire.sent if "_esm" in each["state"])  # the other is of its layout
+    assert opened["state"]["_model_module"] == "anywidget" and "render" in opened["state"]["_esm"]
+    assert page_data(opened["state"]["page"]) == {"live": "notebook", "runs": [""], "text": TEXT}
+    question = {"id": [0.5, 1], "kind": "explore", "body": {"text": "words", "beam": 2}}
+    widget.comm.handle_msg({"content": {"data": {"method": "custom", "content": question}}, "buffers": []})
+    answer = Wire.sent[-1]["content"]
+    assert answer["id"] == [0.5, 1] and answer["answer"]["text"] == "words"
+    json.dumps(answer)  # as the kernel does
+    assert page_data(seq2attn.load(run).explore(live=True).page)["text"] == ""
+    with pytest.raises(UserError, match="begins with one sentence, not 2"):
+        seq2attn.load(run).explore(TEXT, TEXT, live=True)
 
 
 @pytest.fixture

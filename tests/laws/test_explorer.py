@@ -11,10 +11,8 @@ import torch
 
 from seq2attn.data.collate import collate_source
 from seq2attn.errors import UserError
-from seq2attn.evaluation.head_selection import AttentionHead
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.importance import gradient_times_input
-from seq2attn.explorer.page import record
 from seq2attn.inference.glossary import Glossary, Term
 from seq2attn.inference.translator import Translator
 from seq2attn.models import Seq2Seq
@@ -273,23 +271,9 @@ def test_groups_of_diverse_beams_have_ranks_of_their_own() -> None:
     assert {*tree["group"]} == {0, 1}
 
 
-@pytest.mark.parametrize(("head", "heads"), [(None, ("mean",)), (2, ("2", "mean"))])
-def test_a_long_sentence_is_saved_with_few_heads(head: int | None, heads: tuple[str, ...]) -> None:
-    selected = AttentionHead(1, head or "mean")
-    one = replace(explorer("beam", "transformer", "transformer"), alignment_head=selected)
-    text = " ".join([TEXT] * 8)
-    whole, few = one.explore(Question(text))["attention"], record(one, Question(text))["attention"]
-    for kind, content in few.items():
-        weights, is_selected = np.array(whole[kind]["weights"]), kind == "cross" and head is not None
-        assert content["heads"] == (heads if is_selected else ("mean",))
-        assert np.array(content["weights"])[:, -1] == pytest.approx(weights.mean(1), abs=1)
-        assert not is_selected or (np.array(content["weights"])[:, 0] == weights[:, head - 1]).all()
-    assert record(one, Question(text), all_heads=True)["attention"] == whole
-
-
 def test_a_saved_page_has_the_numbers_of_the_live_one() -> None:
     one = explorer()
-    live, saved = one.explore(Question(TEXT)), record(one, Question(TEXT))
+    live, saved = one.explore(Question(TEXT)), one.record(Question(TEXT))
     target = live["hypotheses"][0]["ids"]
     assert {key: value for key, value in saved.items() if key != "importance"} == live
     for place, found in saved["importance"].items():

@@ -77,7 +77,7 @@ READER_METHODS = {
 READERS_ALLOWED = {
     ("data/corpora.py", "read_text"),  # a file of the package
     ("data/corpora.py", "zipfile.ZipFile"),  # a corpus of a known digest
-    ("explorer/widget.py", "model_validate"),  # a message of the page
+    ("explorer/answers.py", "validate_python"),  # a question of the page
     ("explorer/widget.py", "read_text"),  # a file of the package
     ("data/corpus.py", "numpy.load"),  # of a regular file, which is mapped
     ("exporters/standalone.py", "read_text"),  # a file of the package

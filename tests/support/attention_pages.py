@@ -1,5 +1,7 @@
 """Random attention weights, and the data in pages of them."""
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -39,8 +41,8 @@ def random_weights(
 
 def page_data(page: str) -> dict[str, Any]:
     """The data in a page: `explorations` and more."""
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*)</script>', page)
-    content: dict[str, Any] = json.loads(data)
+    (data,) = re.findall('<script type="text/plain" id="data">(.*)</script>', page)
+    content: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(data)))
     return content
 
 

@@ -15,6 +15,10 @@ from typing import Any
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --remote-debugging-pipe"
 TIMEOUT_SECONDS = 300
+KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+"""Codes of the keys that do something without a script."""
+DRAWN = "Promise.resolve(document.querySelector('[type=importmap]') && import('explorer/app.js').then(() => null))"
+"""Settled when a page has unpacked and drawn its data, which is after it is loaded."""
 
 
 class Browser:
@@ -24,9 +28,10 @@ class Browser:
         self._input, self._output = os.fdopen(read, "rb"), os.fdopen(write, "wb", buffering=0)
         self._ids, self._session = itertools.count(1), None
         self.requested_urls: list[str] = []
+        self.errors: list[str] = []  # in the console
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Network"):
+        for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
         self._set_network(offline=True)
 
@@ -47,6 +52,10 @@ class Browser:
             message, buffer = json.loads(buffer), b""
             if message.get("method") == "Network.requestWillBeSent":
                 self.requested_urls.append(message["params"]["request"]["url"])
+            if message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
+                self.errors.append(message["params"]["entry"]["text"])
+            if message.get("method") == "Runtime.consoleAPICalled":
+                self.errors.append(str(message["params"]["args"]))
             if message.get("method") == "Runtime.exceptionThrown":
                 raise AssertionError(message["params"]["exceptionDetails"])
             yield message
@@ -63,6 +72,13 @@ class Browser:
         self.call("Page.navigate", url=url)
         loaded = (message.get("method") == "Page.loadEventFired" for message in self._messages())
         next(filter(None, loaded))
+        self.settled(DRAWN)
+
+    def settled(self, promise: str) -> Any:
+        """What a promise of the page is resolved to."""
+        response = self.call("Runtime.evaluate", expression=promise, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in response, response
+        return response["result"].get("value")
 
     @contextmanager
     def online(self) -> Iterator[None]:
@@ -97,6 +113,23 @@ class Browser:
         if click:
             for kind in ("mousePressed", "mouseReleased"):
                 self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            text = "\r" if key == "Enter" else ""
+            for kind in ("keyDown", "keyUp"):
+                self.call(
+                    "Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=KEYS.get(key, 0)
+                )
+
+    def tab_to(self, selector: str) -> None:
+        """Press Tab until an element has the focus."""
+        for _ in range(1000):
+            self.press("Tab")
+            if self.get(f"document.activeElement.matches({selector!r})"):
+                return
+        raise AssertionError(f"the key Tab does not lead to {selector}")
 
     def choose(self, selector: str, value: object) -> None:
         act = f"e => {{ e.value = {str(value)!r}; e.dispatchEvent(new Event('change')) }}"

@@ -15,7 +15,9 @@ from tests.support.searches import spread_logits
 
 NAMES = ["one", "two", "three", "four", "five", "six", "seven"]
 TEXT = "two </script><b> one seven"
+RIGHT_TO_LEFT = ["הכלב", "רץ", "كلب", "你好", "x\u202ey", "word"]
 MODELS = {
+    "rnn": ("bahdanau-gru", "additive", "global"),
     "transformer": ("transformer", "multi-head", "global"),
     "local": ("luong", "general", "local-p"),
     "hard": ("luong", "general", "hard-gumbel"),
@@ -30,6 +32,14 @@ def explorer(name: str) -> Explorer:
     net = spread_logits(model("transformer" if name == "transformer" else "gru", decoder, score, align))
     search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
     return Explorer(name, Translator.from_model(net, tokenizer, tokenizer, search))
+
+
+def right_to_left_explorer() -> Explorer:
+    """An explorer of text from right to left, Chinese text, and a tag."""
+    tokenizer = WordTokenizerConfig(pre_tokenizer="whitespace").train(RIGHT_TO_LEFT).with_tags(("<2he>",))
+    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
+    net = spread_logits(model("transformer", "transformer", "multi-head"))
+    return Explorer("right-to-left", Translator.from_model(net, tokenizer, tokenizer, search))
 
 
 def texts(browser: Browser, selector: str) -> list[str]:

@@ -257,7 +257,8 @@ function showRecorded() {
 }
 
 async function save() {
-  const response = await post("v1/page", { explorations: [app.current, app.second].filter(Boolean) });
+  const questions = [app.question, ...(app.second ? [{ ...app.question, ...app.secondChanges }] : [])];
+  const response = await post("v1/page", { questions });
   if (!response.ok) throw new Error("the page could not be saved");
   const link = make("a", { href: URL.createObjectURL(await response.blob()), download: "explorer.html" });
   link.click();

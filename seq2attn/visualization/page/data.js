@@ -2,8 +2,10 @@
 
 import { largest, sum } from "explorer/dom.js";
 
+const packed = Uint8Array.from(atob(document.getElementById("data").textContent), byte => byte.charCodeAt(0));
+
 /** What the page was made with: recorded explorations, or the runs of a server that answers questions. */
-export const page = JSON.parse(document.getElementById("data").textContent);
+export const page = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
 
 export const isLive = Boolean(page.live);
 

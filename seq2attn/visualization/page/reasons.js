@@ -31,7 +31,7 @@ const note = (textContent, className = "faint") => make("p", { className, textCo
 
 export function drawReasons(section, app) {
   const { current, state } = app;
-  const isRecorded = current.importance || app.second || current.diagnosis;
+  const isRecorded = current.importance || app.second || current.diagnosis || current.attention === null;
   if (!current.tree || (!isLive && !isRecorded)) return false; // a page of attention alone has no tree
   const tab = TABS.some(([name]) => name === state.reason) ? state.reason : "mattered";
   const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[tab];
@@ -50,6 +50,8 @@ async function drawImportance(body, app) {
   const { state, current, hypothesis } = app,
     place = state.word,
     ids = state.node === null ? hypothesis.ids : pathTo(current.tree, state.node).map(node => current.tree.token[node]);
+  if (current.attention === null)
+    return body.append(note("What mattered is measured for one model, not for an ensemble."));
   if (place === null)
     return body.append(note("Choose a word of the translation, or “why not?” beside a word considered."));
   const key = JSON.stringify([app.question, ids, place, state.other]);
@@ -62,7 +64,6 @@ async function drawImportance(body, app) {
   }
   const found = recorded ?? (await answers.get(key));
   if (!found) return answers.delete(key);
-  if (isBest && state.other === null) (current.importance ??= {})[place] = found; // for a page that is saved
   const word = isolate(readable(current.tokens[ids[place]] ?? "</s>")),
     other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
   const times = `${fixed(Math.exp(Math.abs(found.value)), 1)} times ${found.value < 0 ? "less" : "more"} probable`,
@@ -232,7 +233,8 @@ function drawDiagnosis(body, app) {
     });
     body.append(form);
   }
-  if (!found && app.question.reference) body.append(note("This search is not judged."));
+  if (!found && app.question.reference)
+    body.append(note("Not judged: the search is constrained, draws samples, or has another score."));
   if (!found) return;
   const best = current.hypotheses[0];
   body.append(make("p", { textContent: VERDICTS[found.cause] }));

@@ -1,15 +1,13 @@
 // Source and translation with their alignment, the n-best list, and the forced beginning of the translation.
 
-import { matrix } from "explorer/data.js";
+import { headNames, matrix } from "explorer/data.js";
 import { button, fixed, isolate, make, numberCell, percent, readable, row, table } from "explorer/dom.js";
 
 /** For each target token its weights on the source tokens: of the head for alignment, else the mean of the top layer. */
 function alignment({ attention, alignment_head: chosen }) {
-  const map = attention?.cross;
+  const map = attention?.alignment ?? attention?.cross;
   if (!map) return null;
-  const layer = Math.min(chosen?.layer ?? Infinity, map.weights.length) - 1,
-    head = map.heads.indexOf(String(chosen?.head ?? "mean")),
-    weights = matrix(map, layer, head >= 0 ? head : map.heads.length);
+  const weights = matrix(map, map.layers.length - 1, headNames(map).length - 1);
   // A head that was selected at the step that reads the token; no step reads EOS.
   return chosen?.step === "input" ? [...weights.slice(1), []] : weights;
 }
@@ -90,7 +88,7 @@ function nBestList(app) {
   const { hypotheses } = app.current;
   if (hypotheses[0].score === undefined) return make("div");
   const title = "Length penalty: the log-probability is divided by it.";
-  const names = ["", "log-prob.", make("span", { textContent: "penalty", title }), "score"];
+  const names = ["", "log-prob.", make("span", { textContent: "penalty", title }), app.current.search.score];
   const rows = hypotheses.map((one, rank) => {
     const select = () => app.set({ hypothesis: rank, node: null, word: null });
     const translation = button(one.text || "(empty)", select, {

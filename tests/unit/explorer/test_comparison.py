@@ -29,8 +29,8 @@ def test_two_runs_are_compared_for_each_sentence(chromium: Browser, tmp_path: Pa
 
 def test_a_comparison_is_kept_in_a_saved_page(chromium: Browser, tmp_path: Path) -> None:
     """Of another source; its map has the same scale of colors."""
-    found = [explorer("transformer").explore(Question(text)) for text in ("two", "six")]
-    saved = TestClient(build_app([]), base_url="http://127.0.0.1").post("/v1/page", json={"explorations": found})
+    client = TestClient(build_app([explorer("transformer")]), base_url="http://127.0.0.1")
+    saved = client.post("/v1/page", json={"questions": [{"text": "two"}, {"text": "six"}]})
     (tmp_path / "page.html").write_text(saved.text, encoding="utf-8")
     chromium.open(tmp_path / "page.html")
     click(chromium, "reasons", "what if")

@@ -1,8 +1,9 @@
 """Messages of the explorer's page: each stays as long as it holds."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from seq2attn.explorer.explore import Question
+from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage
 from tests.support.browser import Browser
 from tests.support.explorer_pages import click, explorer, open_live, texts
@@ -43,3 +44,13 @@ def test_a_large_canvas_is_within_the_limit_of_browsers(chromium: Browser, tmp_p
     call = "import('explorer/dom.js').then(m => m.canvasOf(document.createElement('canvas'), 40000, 9).canvas.width)"
     response = chromium.call("Runtime.evaluate", expression=call, returnByValue=True, awaitPromise=True)
     assert response["result"]["value"] == 32_767
+
+
+def test_an_ensemble_says_what_it_does_not_have(chromium: Browser, tmp_path: Path) -> None:
+    one = explorer("transformer").translator
+    found = Explorer("", replace(one, members=one.members * 2)).record(Question("two"))
+    ExplorerPage([found]).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    assert texts(chromium, "#attention p") == ["An ensemble has no attention to draw."]
+    assert "not for an ensemble" in texts(chromium, "#reasons p")[0]
+    assert texts(chromium, "#sentence .list button") and texts(chromium, "#considered tbody tr")

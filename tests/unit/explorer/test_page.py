@@ -11,34 +11,24 @@ import pytest
 import uvicorn
 
 from seq2attn.evaluation.head_selection import AttentionHead, Step
-from seq2attn.explorer.explore import MAX_SHORT, Explorer, Question
-from seq2attn.explorer.page import ExplorerPage, explore_live, record
+from seq2attn.explorer.explore import MAX_SHORT, Question
+from seq2attn.explorer.page import ExplorerPage
 from seq2attn.explorer.server import build_app
-from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.tokenized_text import pool_to_words
-from seq2attn.tokenizers.words import WordTokenizerConfig
 from seq2attn.visualization.page import script_json
+from tests.support.attention_pages import page_data
 from tests.support.browser import Browser
-from tests.support.explorer_pages import MODELS, TEXT, click, explorer, texts
-from tests.support.models import model
-from tests.support.searches import spread_logits
+from tests.support.explorer_pages import MODELS, TEXT, click, explorer, right_to_left_explorer, texts
 
 VIEWS = ["sentence", "tree", "considered", "attention", "reasons"]
 
 
 def save(folder: Path, *names: str) -> tuple[Path, list[dict[str, Any]]]:
     """A page of one exploration of each model, and their content."""
-    explorations = [record(explorer(name), Question(TEXT, reference="one two")) for name in names]
+    explorations = [explorer(name).record(Question(TEXT, reference="one two")) for name in names]
     ExplorerPage(explorations).save(folder / "page.html")
     return folder / "page.html", explorations
-
-
-def press(browser: Browser, *keys: str) -> None:
-    for key in keys:
-        code = 13 if key == "Enter" else 0
-        for kind in ("keyDown", "keyUp"):
-            browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
 
 @pytest.mark.parametrize("width", [400, 900, 1400])
@@ -72,20 +62,20 @@ def test_the_tree_tells_why_each_candidate_was_dropped(chromium: Browser, tmp_pa
     page, (found,) = save(tmp_path, "transformer")
     chromium.open(page)
     chromium.get("document.querySelector('#tree canvas').focus()")
-    press(chromium, "Home")
+    chromium.press("Home")
     assert "empty translation" in texts(chromium, "#tree .status")[0]
-    press(chromium, "ArrowRight")
+    chromium.press("ArrowRight")
     tree, seen = found["tree"], []
     for _ in range(tree["step"].count(1)):
         seen.append(texts(chromium, "#tree .status")[0])
-        press(chromium, "ArrowDown")
+        chromium.press("ArrowDown")
     assert len({*seen}) == tree["step"].count(1)
     dropped = [text for text in seen if "out of the beam" in text]
     assert len(dropped) == sum(
         fate == "beam" and step == 1 for fate, step in zip(tree["fate"], tree["step"], strict=True)
     )
     assert all("the last place went to" in text for text in dropped)
-    press(chromium, "Enter")
+    chromium.press("Enter")
     assert texts(chromium, "#considered p")[0] == "at the beginning"
 
 
@@ -151,18 +141,10 @@ def test_notes_are_those_of_the_sentence(chromium: Browser, tmp_path: Path) -> N
     assert shown == [found[0]["notes"][0], "", found[0]["notes"][0]]
 
 
-RIGHT_TO_LEFT = ["הכלב", "רץ", "كلب", "你好", "x\u202ey", "word"]
-
-
 @pytest.mark.parametrize("width", [400, 1280])
 def test_right_to_left_text_and_tags(chromium: Browser, tmp_path: Path, width: int) -> None:
     """Tokens stay separate, a line has the direction of its first letter, and tags are marked."""
-    tokenizer = WordTokenizerConfig(pre_tokenizer="whitespace").train(RIGHT_TO_LEFT).with_tags(("<2he>",))
-    search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
-    net = spread_logits(model("transformer", "transformer", "multi-head"))
-    found = record(
-        Explorer("", Translator.from_model(net, tokenizer, tokenizer, search)), Question("<2he> הכלב רץ word")
-    )
+    found = right_to_left_explorer().record(Question("<2he> הכלב רץ word"))
     ExplorerPage([found]).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html", width=width)
     assert texts(chromium, "#sentence .tokens .tag") == ["<2he>", "</s>", "</s>"]
@@ -178,7 +160,7 @@ def test_reasons_are_recorded_of_short_sentences() -> None:
     one = explorer("transformer")
     for tokens, is_short in ((MAX_SHORT - 1, True), (MAX_SHORT, False)):  # without EOS
         search = BeamConfig(beam_size=2, lengths=LengthsConfig(min_length=tokens, max_length=tokens))
-        found = record(replace(one, translator=replace(one.translator, search=search)), Question(TEXT))
+        found = replace(one, translator=replace(one.translator, search=search)).record(Question(TEXT))
         assert len(found["hypotheses"][0]["ids"]) == tokens
         assert ("importance" in found) == is_short
 
@@ -214,7 +196,7 @@ window.close = [0, 1].map(() => widget.render({ model, el: document.body }));
 
 def test_a_notebook_answers_by_messages(chromium: Browser, tmp_path: Path) -> None:
     """The module of the widget in a page that stands for a notebook, with two views and an answer of the kernel."""
-    widget = explore_live(explorer("local").translator, "two five")
+    widget = explorer("local").translator.explore("two five", live=True)
     answer = widget.answer({"id": 1, "kind": "explore", "body": {"text": "two five"}})
     data = script_json({"esm": widget._esm, "page": widget.page, "answer": answer})
     page = tmp_path / "notebook.html"
@@ -247,6 +229,10 @@ def test_the_server_answers_what_the_page_asks(chromium: Browser, tmp_path: Path
         thread.join()
 
 
+KEEP = "URL.createObjectURL = blob => blob.text().then(text => (window.saved = text)) && 'data:,'"
+"""A script that keeps what is saved, in place of a download."""
+
+
 def check_live_page(chromium: Browser, address: str) -> None:
     chromium.requested_urls.clear()
     chromium.open_url(address)
@@ -273,6 +259,12 @@ def check_live_page(chromium: Browser, address: str) -> None:
     click(chromium, "runs", "compare")
     both = "[...document.querySelectorAll('#reasons b')].map(e => e.textContent).join('') === 'local hard '"
     chromium.wait(both)
+    chromium.get(KEEP)
+    chromium.get("document.getElementById('save').click()")
+    chromium.wait("window.saved !== undefined")
+    saved = page_data(chromium.get("saved"))
+    asked = Question("three one")
+    assert saved["explorations"] == json.loads(json.dumps([explorer(name).record(asked) for name in ("local", "hard")]))
     link = chromium.get("location.href")
     chromium.open_url("about:blank")
     chromium.open_url(link)
