@@ -98,15 +98,16 @@ def _target_tokens_per_second(trainer: Trainer, updates: list[list[Indices]], se
 
 
 def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seconds: float) -> float:
-    """The time of a validation, from that of some sentences; translations get the mean length of references."""
-    prepared, search, training = trainer.prepared, experiment.search, experiment.training
-    length = round(float(prepared.dev.lengths[:, 1].mean())) + 1
-    limits = {"min_length": length, "max_length": length, "min_length_ratio": 0.0, "max_length_ratio": None}
-    search = search.model_copy(update={"lengths": search.lengths.model_copy(update=limits)})
-    total, size = min(len(prepared.dev), training.validation.max_sentences or 2**31), FIRST_SENTENCES
+    """The time of a validation, from that of some sentences, whose translations have the maximum lengths.
+
+    The first ones of a training are so long, as its model ends no sentence yet.
+    """
+    experiment = experiment.with_value("search.lengths.min_length", experiment.search.lengths.max_length)
+    prepared, validation = trainer.prepared, experiment.training.validation
+    total, size = min(len(prepared.dev), validation.max_sentences or 2**31), FIRST_SENTENCES
     while True:
         experiment = experiment.with_value("training.validation.max_sentences", min(size, total))
-        validator = Validator(experiment.with_value("search", search), prepared, trainer.distributed)
+        validator = Validator(experiment, prepared, trainer.distributed, trainer.logger.log_session)
         start = _clock(trainer.distributed)
         validator.validate(trainer.loss_module)
         used = _clock(trainer.distributed) - start
