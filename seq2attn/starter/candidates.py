@@ -24,7 +24,7 @@ from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, cou
 from seq2attn.nn.device import configure_cuda
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.plan import MAX_VALIDATIONS, Speed
+from seq2attn.training.plan import Speed, num_validations
 from seq2attn.training.speed import measure_speed
 
 MAX_TRIED = 4
@@ -117,8 +117,9 @@ class CandidateTrial:
         return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
 
     def _estimate(self, candidate: Candidate, speed: Speed) -> Estimate:
-        seconds, rate = self.seconds - MAX_VALIDATIONS * speed.seconds_per_validation, speed.target_tokens_per_second
-        epochs = rate * max(0.0, seconds) / self.tokens_per_epoch
+        validations = num_validations(self.seconds, speed) * speed.seconds_per_validation
+        rate = speed.target_tokens_per_second
+        epochs = rate * max(0.0, self.seconds - validations) / self.tokens_per_epoch
         tokens = useful_tokens(self.tokens_per_epoch / 1e6, epochs)
         curve = {useful_tokens(self.candidates.tokens_per_epoch, n): bleu for n, bleu in candidate.bleu.items()}
         is_measured = tokens >= min(curve, default=math.inf)

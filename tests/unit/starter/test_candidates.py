@@ -89,6 +89,9 @@ def test_epochs_are_those_of_the_time(tmp_path, monkeypatch):
     assert len(measured) == MAX_TRIED
     for estimate in measured:  # eight validations are part of the time
         assert estimate.epochs == pytest.approx(1000 * (7200 - 8 * 90) / (1000 * 11))
+    monkeypatch.setattr("seq2attn.starter.candidates.measure_speed", lambda *_: Speed(1.0, 1000.0, 1000.0))
+    for estimate in one.measured(1.0):  # or as many as `train` will plan
+        assert estimate.epochs == pytest.approx(1000 * (7200 - 3 * 1000) / (1000 * 11))
     table = one.table(one.by_table()).split("\n")
     assert len(table) == 1 + len(CANDIDATES.rows) and [row.split("  ")[0] for row in table[1:]] == [
         estimate.candidate.name for estimate in one.by_table()
