@@ -37,6 +37,7 @@ class Candidate:
     """A model with the training that suits it, and what was measured of it."""
 
     name: str
+    shape: str  # which determines the speed: all but dropout and learning rate
     about: str
     from_tokens: float  # millions of useful tokens, from which the model is better than those with less
     speed: Mapping[str, float]  # target tokens per second on `cpu` and `cuda`
@@ -79,9 +80,12 @@ class Estimate:
 
     @property
     def rank(self) -> tuple[float, float, float]:
-        """The order of estimates: the model for so many tokens, with the best BLEU; if not measured, the fastest."""
+        """The order of estimates: the model for so many tokens, with the best BLEU, and of equal ones the fastest.
+
+        BLEU is rounded, as trainings with other seeds differ by as much, and curves do not rise after their ends.
+        """
         is_suitable = self.tokens >= self.candidate.from_tokens
-        return self.candidate.from_tokens if is_suitable else -1, self.bleu or 0, self.epochs
+        return self.candidate.from_tokens if is_suitable else -1, round(self.bleu or 0), self.epochs
 
 
 @dataclass(frozen=True)
@@ -103,17 +107,21 @@ class CandidateTrial:
 
     def by_table(self) -> list[Estimate]:
         """All candidates at the speed of the table, the best first."""
-        estimates = (self._estimate(row, Speed(0, row.speed[self.device.type], 0)) for row in self.candidates.rows)
-        return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
+        return self._estimates({row.shape: Speed(0, row.speed[self.device.type], 0) for row in self.candidates.rows})
 
     def measured(self, seconds: float) -> list[Estimate]:
-        """The first ones of the table at the speed that is measured in some seconds, the best first."""
+        """Those of the first shapes of the table at the speed that is measured in some seconds, the best first."""
         configure_cuda(self.device, tf32=True)
-        context, estimates = DistributedContext(0, 1, self.device), list[Estimate]()
-        for estimate in tqdm(self.by_table()[:MAX_TRIED], "try models", unit=" models", disable=None):
-            experiment = self.experiment(estimate.candidate)
-            speed = measure_speed(experiment, self.prepared, context, seconds / MAX_TRIED)
-            estimates.append(self._estimate(estimate.candidate, speed))
+        context, speeds = DistributedContext(0, 1, self.device), dict[str, Speed]()
+        shapes = [*dict.fromkeys(estimate.candidate.shape for estimate in self.by_table())][:MAX_TRIED]
+        experiments = {row.shape: self.experiment(row) for row in self.candidates.rows}
+        for shape in tqdm(shapes, "try models", unit=" models", disable=None):
+            speeds[shape] = measure_speed(experiments[shape], self.prepared, context, seconds / MAX_TRIED)
+        return self._estimates(speeds)
+
+    def _estimates(self, speeds: Mapping[str, Speed]) -> list[Estimate]:
+        """Those of all candidates whose shape has a speed, the best first."""
+        estimates = (self._estimate(row, speeds[row.shape]) for row in self.candidates.rows if row.shape in speeds)
         return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
 
     def _estimate(self, candidate: Candidate, speed: Speed) -> Estimate:

@@ -171,8 +171,10 @@ def _reasons(trial: CandidateTrial, estimates: Sequence[Estimate], precision: st
         fix = "remove the key `precision` to train on a machine without them"
         yield f"{precision}: this processor has instructions for it; {fix}"
     if best.epochs < 1:
-        hours = trial.tokens_per_epoch / best.speed / 3600
+        speeds = {one.candidate.shape: one.speed for one in [*trial.by_table(), *estimates]}
+        shapes = dict.fromkeys([best.candidate.shape, max(speeds, key=lambda shape: speeds[shape])])
+        hours = [f"{trial.tokens_per_epoch / speeds[shape] / 3600:,.2g} hours with {shape}" for shape in shapes]
         fix = "give more time, or less text"
-        yield f"warning: the time is too short for one epoch, which takes {hours:,.2g} hours: {fix}"
+        yield f"warning: the time is too short for one epoch, which takes {' and '.join(hours)}: {fix}"
     if any(estimate.is_busy for estimate in estimates):
         yield "warning: the machine was busy with something else: alone, training is faster"

@@ -11,7 +11,7 @@ import torch
 
 from seq2attn.config.duration import Duration
 from seq2attn.data.batch_planner import Indices
-from seq2attn.data.collate import make_micro_batches
+from seq2attn.data.collate import count_target_tokens, make_micro_batches
 from seq2attn.data.prefetch import prefetch
 from seq2attn.data.prepared_data import PreparedData
 from seq2attn.experiment.experiment_config import ExperimentConfig
@@ -33,9 +33,13 @@ from seq2attn.training.validation import Validator
 
 MAX_PAIRS = 100_000
 """Number of training pairs, evenly spread, whose batches are tried."""
-MIN_UPDATES, MAX_UPDATES = 3, 100
+MIN_UPDATES, MAX_UPDATES = 2, 100
+FIRST_PAIRS = 8
+"""Number of pairs of the first updates, by which those are made small that would take longer than the whole trial."""
 FIRST_SENTENCES = 32
 """Number of sentences of the first validation; each further one has four times as many, as they go faster together."""
+STEPS = 9
+"""Number of tokens of their translations, which are extrapolated to the maximum."""
 IDLE_SHARE = 0.8
 """CPU time of this thread by elapsed time: below this share, other programs used the machine."""
 TINY_LR = 1e-30
@@ -80,40 +84,48 @@ def measure_speed(
 
 
 def _target_tokens_per_second(trainer: Trainer, updates: list[list[Indices]], seconds: float) -> float:
-    """The speed of some updates after a first one; where they take long, each has one micro-batch."""
+    """The speed of some updates after two small ones; where they take long, that of their first pairs."""
     is_packed, is_pinned = trainer.training.batch.padding_free, trainer.distributed.device.type != "cpu"
     make = partial(make_micro_batches, trainer.prepared.train.corpus, packed=is_packed, pinned=is_pinned)
-    trainer.update(make(updates[0][:1]), make)  # which also allocates, and compiles
-    start = _clock(trainer.distributed)
-    trainer.update(make(updates[0][:1]), make)
-    if MIN_UPDATES * len(updates[0]) * (_clock(trainer.distributed) - start) > seconds:
-        updates = [update[:1] for update in updates]
-    before, used, start = trainer.state, 0.0, _clock(trainer.distributed)
-    for micro_batches in prefetch(make, islice(cycle(updates), MAX_UPDATES)):
+    for _ in range(2):  # the first also allocates, and compiles
+        start = _clock(trainer.distributed)
+        trainer.update(make([rows[:FIRST_PAIRS] for rows in updates[0][:1]]), make)
+    size = int(FIRST_PAIRS * max(1.0, seconds / (_clock(trainer.distributed) - start)))
+    if size < sum(map(len, updates[0])):
+        updates = [[rows[:size] for rows in update[:1]] for update in updates]
+    tokens, used, start = 0.0, 0.0, _clock(trainer.distributed)
+    for number, micro_batches in enumerate(prefetch(make, islice(cycle(updates), MAX_UPDATES)), start=1):
+        tokens += count_target_tokens(micro_batches)  # also of updates that are skipped
         trainer.update(micro_batches, make)
         used = _clock(trainer.distributed) - start
-        if trainer.state.update - before.update >= MIN_UPDATES and used > seconds:
+        if number >= MIN_UPDATES and used > seconds:
             break
-    return (trainer.state.target_tokens - before.target_tokens) / used
+    return trainer.distributed.all_reduce_sum(tokens)[0] / used
 
 
 def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seconds: float) -> float:
-    """The time of a validation, from that of some sentences, whose translations have the maximum lengths.
+    """The time of a validation whose translations have their maximum lengths, from that of a few steps and sentences.
 
     The first ones of a training are so long, as its model ends no sentence yet.
     """
-    experiment = experiment.with_value("search.lengths.min_length", experiment.search.lengths.max_length)
-    prepared, validation = trainer.prepared, experiment.training.validation
-    total, size = min(len(prepared.dev), validation.max_sentences or 2**31), FIRST_SENTENCES
+    dev, validation = trainer.prepared.dev, experiment.training.validation
+    limit = float(experiment.search.lengths.limits(torch.from_numpy(dev.lengths[:, 0])).max_length.double().mean())
+    total, size = min(len(dev), validation.max_sentences or 2**31), FIRST_SENTENCES
     while True:
         experiment = experiment.with_value("training.validation.max_sentences", min(size, total))
-        validator = Validator(experiment, prepared, trainer.distributed, trainer.logger.log_session)
-        start = _clock(trainer.distributed)
-        validator.validate(trainer.loss_module)
-        used = _clock(trainer.distributed) - start
-        if size >= total or 4 * used > seconds:
-            return used * max(1.0, total / size)
+        long, short = (_time_validation(experiment, trainer, length) for length in (STEPS, 1))
+        if size >= total or 4 * (long + short) > seconds:
+            return (short + max(0.0, long - short) * (limit - 2) / (STEPS - 1)) * max(1.0, total / size)
         size *= 4
+
+
+def _time_validation(experiment: ExperimentConfig, trainer: Trainer, length: int) -> float:
+    limits = {"min_length": length, "max_length": length, "min_length_ratio": 0.0, "max_length_ratio": None}
+    lengths = experiment.search.lengths.model_copy(update=limits)
+    experiment, log = experiment.with_value("search.lengths", lengths), trainer.logger.log_session
+    validator, start = Validator(experiment, trainer.prepared, trainer.distributed, log), _clock(trainer.distributed)
+    validator.validate(trainer.loss_module)
+    return _clock(trainer.distributed) - start
 
 
 def _clock(distributed: DistributedContext) -> float:

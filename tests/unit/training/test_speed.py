@@ -1,5 +1,6 @@
 """The speed that is measured before a training: that of its own updates and validations, and lines of slow ones."""
 
+import math
 import re
 import time
 from itertools import pairwise
@@ -22,13 +23,13 @@ SLOW = {**BAHDANAU, "encoder": {"kind": "tests.support.faults:Slow", "per_token"
 SLOW_SEARCH = {**BAHDANAU, "decoder": {"kind": "tests.support.faults:SlowSearch", "dim": 8}}
 
 
-def measure(corpus, search=None, **options):
+def measure(corpus, search=None, seconds=0.1, **options):
     values = content(corpus, "run", **options) | {"search": search or {"kind": "greedy"}}
     experiment = ExperimentConfig.model_validate(values)
     prepared = prepare(experiment.data, experiment.tokenizer, corpus / "run", lambda line: None)
     lengths = prepared.train.corpus.lengths
     planned = plan_updates(lengths, experiment.training, ALONE, epoch=0)
-    return measure_speed(experiment, prepared, ALONE, 0.1), planned, lengths, prepared.dev.lengths
+    return measure_speed(experiment, prepared, ALONE, seconds), planned, lengths, prepared.dev.lengths
 
 
 @pytest.mark.parametrize("batch", [{"tokens": 64}, {"tokens": 64, "gradient_accumulation": 3}], ids=str)
@@ -55,6 +56,23 @@ def test_translations_of_a_validation_have_their_maximum_lengths(corpus, monkeyp
     speed, _, _, dev = measure(corpus, search=search, model=SLOW_SEARCH, validation={"metric": "bleu"})
     limits = LengthsConfig(**lengths).limits(torch.from_numpy(dev[:, 0])).max_length
     assert speed.seconds_per_validation == pytest.approx(float(limits.sum()), rel=0.1)
+
+
+def test_a_large_model_is_measured_with_small_updates(corpus, monkeypatch):
+    """By the same clock, on which each update of this batch takes more than the time of the measurement."""
+    monotonic, options = time.monotonic, {"model": SLOW, "batch": {"tokens": 2048}, "validation": {"metric": "bleu"}}
+    monkeypatch.setattr(Slow, "seconds", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + Slow.seconds)
+    speed, planned, lengths, _ = measure(corpus, seconds=100, **options)
+    seconds = sum(len(rows) * int(lengths[rows, 0].max() + 1) for update in planned for rows in update)
+    assert speed.seconds_per_update == pytest.approx(seconds / len(planned), rel=0.3)
+    assert len(planned) == 1 and seconds > 200 and Slow.seconds - 100 < 500  # without the time to build it
+
+
+def test_updates_that_are_skipped_have_a_speed(corpus):
+    faulty = {"kind": "tests.support.faults:Faulty", "updates": [*range(1, 99)]}
+    speed, *_ = measure(corpus, seconds=1e-3, model={**BAHDANAU, "encoder": faulty}, max_consecutive_skips=99)
+    assert 0 < speed.target_tokens_per_second < math.inf
 
 
 def test_a_slow_validation_is_never_silent_for_long(corpus, monkeypatch):
