@@ -80,11 +80,8 @@ class Estimate:
 
     @property
     def rank(self) -> tuple[float, float, float]:
-        """The order of estimates: the model for so many tokens, with the best BLEU, and of equal ones the fastest.
-
-        BLEU is rounded, as trainings with other seeds differ by as much, and curves do not rise after their ends.
-        """
-        is_suitable = self.tokens >= self.candidate.from_tokens
+        """The order of estimates: the model for so many tokens, with the best BLEU; of equal ones, the fastest."""
+        is_suitable = self.tokens >= self.candidate.from_tokens  # BLEU is rounded: seeds differ by as much
         return self.candidate.from_tokens if is_suitable else -1, round(self.bleu or 0), self.epochs
 
 
@@ -120,7 +117,6 @@ class CandidateTrial:
         return self._estimates(speeds)
 
     def _estimates(self, speeds: Mapping[str, Speed]) -> list[Estimate]:
-        """Those of all candidates whose shape has a speed, the best first."""
         estimates = (self._estimate(row, speeds[row.shape]) for row in self.candidates.rows if row.shape in speeds)
         return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
 
@@ -140,9 +136,8 @@ class CandidateTrial:
         for one in estimates:
             experiment = self.experiment(one.candidate)
             model = build_on_meta_device(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
-            bleu = "-" if one.bleu is None else f"{one.bleu:.0f}"
-            numbers = f"{count_parameters(model):,}", f"{one.speed:,.0f}", f"{one.epochs:,.1f}", bleu
-            rows.append((one.candidate.name, *numbers))
+            numbers = f"{count_parameters(model):,}", f"{one.speed:,.0f}", f"{one.epochs:,.1f}"
+            rows.append((one.candidate.name, *numbers, "-" if one.bleu is None else f"{one.bleu:.0f}"))
         return format_table(rows)
 
 

@@ -72,7 +72,7 @@ class Trainer:
             loss_module.model.compile(dynamic=True)  # without the loss, which has its own chunked kernel
         self.average = None if training.ema_decay is None else WeightAverage(optimizer, training.ema_decay)
         self.nonfinite_guard = NonFiniteGuard(training.max_consecutive_skips, optimizer, session)
-        self.validator = Validator(experiment, prepared, self.distributed, self.logger.log_session)
+        self.validator = Validator(experiment, prepared, self.distributed)
         self.validation_every = training.validation.require_every()
         vocabularies = prepared.tokenizers.vocabularies
         self.checkpoints = CheckpointKeeper(training, vocabularies, loss_module, optimizer, self.average, session)

@@ -16,17 +16,12 @@ from seq2attn.training.train_state import TrainState
 MAX_WARMUP = 4000
 MAX_SHARES = {8: 0.1, 7: 0.1, 6: 0.1, 5: 0.1, 4: 0.1, 3: 0.75, 2: 0.75}
 """Automatic numbers of validations where a time ends the training, and the largest share of it that they may take."""
-LONG_SHARE = 0.5
-"""Share of the time from which validations cause a warning."""
 
 BUSY = "warning: the machine had other work while the speed was measured; alone it trains faster"
 TOO_SHORT = (
     "warning: the time is enough for about {:,} of the {:,} updates of an epoch: take a smaller model (`seq2attn init"
-    " --hours 1` chooses one for an hour), fewer pairs, or a longer `training.max_duration`"
-)
-LONG = (
-    "warning: validations take up to {:.0%} of the time, by translations of the maximum length: a smaller"
-    " `training.validation.max_sentences` leaves more of it for updates"
+    " --hours 1` chooses one for an hour), fewer pairs, shorter validations (`training.validation.max_sentences`), or a"
+    " longer `training.max_duration`"
 )
 WARMUP = (
     "warning: warm-up is {:,} updates; training will end after about {:,}:"
@@ -76,10 +71,6 @@ class Plan:
         lines = [BUSY] if self.speed is not None and self.speed.is_busy else []
         if self.is_timed and updates < self.per_epoch:
             lines.append(TOO_SHORT.format(updates, self.per_epoch))
-        if self.speed is not None:
-            mean = _seconds_per_update(self.validation_every, self.per_epoch, self.speed)
-            share = 1 - self.speed.seconds_per_update / mean
-            lines += [LONG.format(share)] if share > LONG_SHARE else []
         if updates and isinstance(warmup, int) and 2 * warmup > max(2, updates):
             lines.append(WARMUP.format(warmup, updates, auto_warmup(updates)))
         if isinstance(total, int) and not 0.9 * updates <= total <= (1.1 * updates if self.is_timed else math.inf):

@@ -36,8 +36,8 @@ MAX_PAIRS = 100_000
 MIN_UPDATES, MAX_UPDATES = 2, 100
 FIRST_PAIRS = 8
 """Number of pairs of the first updates, by which those are made small that would take longer than the whole trial."""
-FIRST_SENTENCES = 32
-"""Number of sentences of the first validation; each further one has four times as many, as they go faster together."""
+SENTENCES = {"cpu": 64, "cuda": 1024}
+"""Number of sentences of the validation that is measured."""
 STEPS = 9
 """Number of tokens of their translations, which are extrapolated to the maximum."""
 IDLE_SHARE = 0.8
@@ -80,7 +80,7 @@ def measure_speed(
     rate = _target_tokens_per_second(trainer, updates, seconds / 2)
     share = (time.thread_time() - used) / (time.monotonic() - start)
     is_busy = distributed.size == 1 and share < IDLE_SHARE  # a thread of several processes waits for the others
-    return Speed(tokens_per_update / rate, rate, _seconds_per_validation(experiment, trainer, seconds / 2), is_busy)
+    return Speed(tokens_per_update / rate, rate, _seconds_per_validation(experiment, trainer), is_busy)
 
 
 def _target_tokens_per_second(trainer: Trainer, updates: list[list[Indices]], seconds: float) -> float:
@@ -103,29 +103,20 @@ def _target_tokens_per_second(trainer: Trainer, updates: list[list[Indices]], se
     return trainer.distributed.all_reduce_sum(tokens)[0] / used
 
 
-def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seconds: float) -> float:
-    """The time of a validation whose translations have their maximum lengths, from that of a few steps and sentences.
-
-    The first ones of a training are so long, as its model ends no sentence yet.
-    """
-    dev, validation = trainer.prepared.dev, experiment.training.validation
-    limit = float(experiment.search.lengths.limits(torch.from_numpy(dev.lengths[:, 0])).max_length.double().mean())
-    total, size = min(len(dev), validation.max_sentences or 2**31), FIRST_SENTENCES
-    while True:
-        experiment = experiment.with_value("training.validation.max_sentences", min(size, total))
-        long, short = (_time_validation(experiment, trainer, length) for length in (STEPS, 1))
-        if size >= total or 4 * (long + short) > seconds:
-            return (short + max(0.0, long - short) * (limit - 2) / (STEPS - 1)) * max(1.0, total / size)
-        size *= 4
-
-
-def _time_validation(experiment: ExperimentConfig, trainer: Trainer, length: int) -> float:
-    limits = {"min_length": length, "max_length": length, "min_length_ratio": 0.0, "max_length_ratio": None}
-    lengths = experiment.search.lengths.model_copy(update=limits)
-    experiment, log = experiment.with_value("search.lengths", lengths), trainer.logger.log_session
-    validator, start = Validator(experiment, trainer.prepared, trainer.distributed, log), _clock(trainer.distributed)
-    validator.validate(trainer.loss_module)
-    return _clock(trainer.distributed) - start
+def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer) -> float:
+    """The time of a validation of a new model, which ends no translation, from that of a few steps and sentences."""
+    (dev, lengths), times = (trainer.prepared.dev.lengths[:, 0], experiment.search.lengths), list[float]()
+    total = min(len(dev), experiment.training.validation.max_sentences or 2**31)
+    size = min(total, SENTENCES[trainer.distributed.device.type])
+    for steps in (STEPS, 1):
+        limits = {"min_length": steps, "max_length": steps, "min_length_ratio": 0.0, "max_length_ratio": None}
+        part = experiment.with_value("search.lengths", lengths.model_copy(update=limits))
+        part = part.with_value("training.validation.max_sentences", size)
+        validator, start = Validator(part, trainer.prepared, trainer.distributed), _clock(trainer.distributed)
+        validator.validate(trainer.loss_module)
+        times.append(_clock(trainer.distributed) - start)
+    limit = float(lengths.limits(torch.from_numpy(dev)).max_length.double().mean())
+    return (times[1] + max(0.0, times[0] - times[1]) * (limit - 2) / (STEPS - 1)) * total / size
 
 
 def _clock(distributed: DistributedContext) -> float:

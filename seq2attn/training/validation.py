@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,6 @@ from seq2attn.inference.input_checks import InputChecker
 from seq2attn.inference.source_line import Member
 from seq2attn.inference.translator import Translator
 from seq2attn.io.files import sha256_json
-from seq2attn.io.terminal import Log
 from seq2attn.losses.training_loss import TrainingLoss, perplexity
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.nn.kernels.linear import ROW_MULTIPLE
@@ -41,8 +41,7 @@ TRANSLATION_METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
 """Metrics of translations: all are computed if the dev set is translated."""
 ZERO_BLEU = 0.005
 """BLEU below which it is printed as 0.00."""
-REPORT_SECONDS = 30.0
-"""Time between two log lines of a validation, as between those of updates."""
+REPORT_SECONDS = 30.0  # between two log lines of a validation
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,11 @@ class Validator:
     `evaluate --greedy`; on a GPU, in the precision of the training.
     """
 
-    def __init__(
-        self, experiment: ExperimentConfig, prepared: PreparedData, distributed: DistributedContext, log: Log
-    ) -> None:
+    def __init__(self, experiment: ExperimentConfig, prepared: PreparedData, distributed: DistributedContext) -> None:
         training, evaluation = experiment.training, experiment.evaluation
         self.config = training.validation
         self.prepared = prepared
         self.distributed = distributed
-        self.log = log
         self.is_compiled = training.compile
         self.precision = training.precision if distributed.device.type == "cuda" else "float32"
         self.tokens = training.batch.require_tokens()
@@ -171,7 +167,7 @@ class Validator:
     def _report(self, text: str) -> None:
         if time.monotonic() - self.reported >= REPORT_SECONDS:
             self.reported = time.monotonic()
-            self.log(f"validating: {text}")
+            logging.getLogger("seq2attn").info(f"validating: {text}")
 
 
 def search_settings(search: SearchConfig) -> dict[str, Any]:
@@ -214,9 +210,7 @@ def split_pairs(corpus: Corpus, rows: Sequence[int], max_length: int) -> Iterato
 
 def spread(size: int, count: int | None) -> list[int]:
     """At most `count` of the numbers below `size`, evenly spread; all for None."""
-    if count is None or count >= size:
-        return list(range(size))
-    return np.linspace(0, size - 1, count).astype(int).tolist()
+    return np.linspace(0, size - 1, size if count is None else min(size, count)).astype(int).tolist()
 
 
 def format_scores(scores: dict[str, float]) -> str:

@@ -139,14 +139,6 @@ def test_a_large_dev_set_is_validated_on_a_part(tmp_path, invoke):
     assert load(tmp_path / "large.yaml", ExperimentConfig).training.validation.max_sentences == 500
 
 
-def test_a_dev_set_that_is_training_text(tmp_path, invoke):
-    write_toy(tmp_path)
-    write_lines(tmp_path / "text/dev.de", [f"neu {number}" for number in range(12)])
-    assert "warning" not in invoke("init", *TEXT).out
-    done = invoke("init", *FILES, "--dev-source", FILES[0], "--dev-target", FILES[1], "--no-trial", "-o", "same.yaml")
-    assert re.search(r"warning: dev: (\d+) of 120 pairs are training pairs.*--dev-size 500 splits", done.out)
-
-
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf", "1e9"])
 def test_hours_that_are_no_time(tmp_path, invoke, hours):
     write_toy(tmp_path)

@@ -30,5 +30,5 @@ def validate(run, model=None, prepared=None, search=None, evaluation=None, **tra
     config = ExperimentConfig.model_validate(values)
     with init_distributed(torch.device("cpu")) as world:
         objective = TrainingLoss(model or run.load().model, config.training.label_smoothing)
-        validator = Validator(config, prepared or load_prepared(run.folder), world, print)
+        validator = Validator(config, prepared or load_prepared(run.folder), world)
         return validator, validator.validate(objective)

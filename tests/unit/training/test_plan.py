@@ -10,7 +10,6 @@ import torch
 
 from seq2attn.config.duration import Duration
 from seq2attn.experiment.training_config import TrainingConfig
-from seq2attn.optim.lr_schedules import ConstantScheduleConfig
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.plan import Speed, plan_training
 from seq2attn.training.resolve import resolve_training
@@ -54,9 +53,6 @@ def test_updates_and_validations_fill_the_time(seconds, update, validation):
         assert count * validation <= seconds / 10
     elif found.updates > 100:
         assert (count + 1) * validation > seconds / 10
-    warnings = " ".join(found.warnings(ConstantScheduleConfig()))
-    if found.updates > 100:
-        assert ("validations take up to" in warnings) == (count * validation > seconds / 2)
 
 
 @pytest.mark.parametrize(("validation", "count"), [(1, 8), (7, 8), (8, 7), (19, 3), (150, 3), (200, 2), (400, 1)])
