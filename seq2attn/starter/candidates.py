@@ -110,10 +110,9 @@ class CandidateTrial:
         """Those of the first shapes of the table at the speed that is measured in some seconds, the best first."""
         configure_cuda(self.device, tf32=True)
         context, speeds = DistributedContext(0, 1, self.device), dict[str, Speed]()
-        shapes = [*dict.fromkeys(estimate.candidate.shape for estimate in self.by_table())][:MAX_TRIED]
-        experiments = {row.shape: self.experiment(row) for row in self.candidates.rows}
-        for shape in tqdm(shapes, "try models", unit=" models", disable=None):
-            speeds[shape] = measure_speed(experiments[shape], self.prepared, context, seconds / MAX_TRIED)
+        rows = {estimate.candidate.shape: estimate.candidate for estimate in self.by_table()}  # the last of each shape
+        for row in tqdm([*rows.values()][:MAX_TRIED], "try models", unit=" models", disable=None):
+            speeds[row.shape] = measure_speed(self.experiment(row), self.prepared, context, seconds / MAX_TRIED)
         return self._estimates(speeds)
 
     def _estimates(self, speeds: Mapping[str, Speed]) -> list[Estimate]:
@@ -121,14 +120,13 @@ class CandidateTrial:
         return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
 
     def _estimate(self, candidate: Candidate, speed: Speed) -> Estimate:
-        validations = num_validations(self.seconds, speed) * speed.seconds_per_validation
-        rate = speed.target_tokens_per_second
-        epochs = rate * max(0.0, self.seconds - validations) / self.tokens_per_epoch
+        left = max(0.0, self.seconds - num_validations(self.seconds, speed) * speed.seconds_per_validation)
+        epochs = speed.target_tokens_per_second * left / self.tokens_per_epoch
         tokens = useful_tokens(self.tokens_per_epoch / 1e6, epochs)
         curve = {useful_tokens(self.candidates.tokens_per_epoch, n): bleu for n, bleu in candidate.bleu.items()}
         is_measured = tokens >= min(curve, default=math.inf)
         bleu = float(np.interp(math.log(tokens), np.log([*curve]), [*curve.values()])) if is_measured else None
-        return Estimate(candidate, rate, epochs, tokens, bleu, speed.is_busy)
+        return Estimate(candidate, speed.target_tokens_per_second, epochs, tokens, bleu, speed.is_busy)
 
     def table(self, estimates: Sequence[Estimate]) -> str:
         """The estimates as rows."""

@@ -112,8 +112,7 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     split, text_files, rows = _split_folder(options), (options.source, options.target), None
     device = resolve_device(options.device)
     if options.dev_source is not None and options.dev_target is not None:
-        dev = ParallelText.read((options.dev_source, options.dev_target))
-        train = ParallelText.read(text_files)
+        train, dev = map(ParallelText.read, (text_files, (options.dev_source, options.dev_target)))
     else:
         rows = split_rows(text_files, options.dev_size or 0)
         train, dev = ParallelText.read(text_files).split(rows, split)
@@ -128,8 +127,8 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     if options.trial:
         log(f"trying models on {device} for {trial_seconds:g} seconds")
     estimates = trial.measured(trial_seconds) if options.trial else trial.by_table()
-    how = "measured" if options.trial else "by a table of speeds"
-    comments = [f"{duration} on {device}, {how}:", *_reasons(trial, estimates, starter.precision)]
+    how = f"{duration} on {device}, {'measured' if options.trial else 'by a table of speeds'}:"
+    comments = [how, *_reasons(trial, estimates, starter.precision)]
     log("\n".join(comments))
     if rows is not None:
         write_split(text_files, rows, split)
@@ -170,7 +169,6 @@ def _reasons(trial: CandidateTrial, estimates: Sequence[Estimate], precision: st
         speeds = {one.candidate.shape: one.speed for one in [*trial.by_table(), *estimates]}
         shapes = dict.fromkeys([best.candidate.shape, max(speeds, key=lambda shape: speeds[shape])])
         hours = [f"{trial.tokens_per_epoch / speeds[shape] / 3600:,.2g} hours with {shape}" for shape in shapes]
-        fix = "give more time, or less text"
-        yield f"warning: the time is too short for one epoch, which takes {' and '.join(hours)}: {fix}"
+        yield f"warning: the time is too short for one epoch ({' and '.join(hours)}): give more time, or less text"
     if any(estimate.is_busy for estimate in estimates):
         yield "warning: the machine was busy with something else: alone, training is faster"

@@ -20,8 +20,7 @@ MAX_SHARES = {8: 0.1, 7: 0.1, 6: 0.1, 5: 0.1, 4: 0.1, 3: 0.75, 2: 0.75}
 BUSY = "warning: the machine had other work while the speed was measured; alone it trains faster"
 TOO_SHORT = (
     "warning: the time is enough for about {:,} of the {:,} updates of an epoch: take a smaller model (`seq2attn init"
-    " --hours 1` chooses one for an hour), fewer pairs, shorter validations (`training.validation.max_sentences`), or a"
-    " longer `training.max_duration`"
+    " --hours 1`), fewer pairs, shorter validations (`max_sentences`), or a longer `training.max_duration`"
 )
 WARMUP = (
     "warning: warm-up is {:,} updates; training will end after about {:,}:"

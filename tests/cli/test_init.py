@@ -149,7 +149,7 @@ def test_hours_that_are_no_time(tmp_path, invoke, hours):
 def test_a_time_that_is_too_short(tmp_path, invoke):
     write_toy(tmp_path)
     done = invoke("init", *TEXT, "--hours", "0.00001")
-    assert re.search(r"too short for one epoch, which takes \S+ hours with convolutional, 3 \+ 3 layers", done.out)
+    assert re.search(r"too short for one epoch \(\S+ hours with convolutional, 3 \+ 3 layers", done.out)
     assert "too short" not in invoke("init", *TEXT, "--hours", 1, "-o", "long.yaml").out
 
 
