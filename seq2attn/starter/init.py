@@ -24,7 +24,7 @@ from seq2attn.io.terminal import Log
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.precision import has_bfloat16_products
 from seq2attn.options import InitOptions
-from seq2attn.starter.candidates import Candidate, Candidates, CandidateTrial, Estimate, prepare_sample
+from seq2attn.starter.candidates import REPEATS, Candidate, Candidates, CandidateTrial, Estimate, prepare_sample
 from seq2attn.starter.parallel_text import ParallelText, split_rows, write_split
 from seq2attn.training.resolve import auto_batch_tokens
 
@@ -156,19 +156,19 @@ def _reasons(trial: CandidateTrial, estimates: Sequence[Estimate], precision: st
     """The table of the estimates, the best first, and why that is chosen, and the precision."""
     best = estimates[0]
     yield trial.table(estimates)
-    corpus = trial.candidates.corpus
-    yield f"* BLEU after as many tokens of {corpus}: for comparing the models, not an estimate for your text"
+    yield f"* BLEU after as many tokens of {trial.candidates.corpus}: to compare models, not an estimate for your text"
     usual = "the usual choice for this amount of text and time"
     reason = usual if best.candidate.from_tokens else "the best BLEU to expect"
     is_known = best.bleu or best.candidate.from_tokens
     yield f"chosen: {best.candidate.name}, {reason if is_known else 'the fastest: none was measured with so little'}"
     if precision is not None:
-        fix = "remove the key `precision` to train on a machine without them"
-        yield f"{precision}: this processor has instructions for it; {fix}"
+        yield f"{precision}: this processor has instructions for it; without them, remove the key `precision`"
     if best.epochs < 1:
         speeds = {one.candidate.shape: one.speed for one in [*trial.by_table(), *estimates]}
         shapes = dict.fromkeys([best.candidate.shape, max(speeds, key=lambda shape: speeds[shape])])
         hours = [f"{trial.tokens_per_epoch / speeds[shape] / 3600:,.2g} hours with {shape}" for shape in shapes]
         yield f"warning: the time is too short for one epoch ({' and '.join(hours)}): give more time, or less text"
+    if best.epochs > 5 * REPEATS:  # more are worth less than a hundredth
+        yield f"warning: the text is so small that it is seen {best.epochs:,.0f} times: give more text, or less time"
     if any(estimate.is_busy for estimate in estimates):
         yield "warning: the machine was busy with something else: alone, training is faster"

@@ -152,8 +152,8 @@ def describe_environment(device: torch.device) -> dict[str, str | int | None]:
     """The machine and the software of a training; the commit, with + for changes, is none for an installed package."""
     checkout, commit = Path(__file__).parents[2], ""
     if (checkout / ".git").exists() and (git := shutil.which("git")):
-        command = [git, "-C", str(checkout), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
-        commit = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        command = [git, "-c", "core.abbrev=40", "describe", "--always", "--dirty", "--exclude", "*"]
+        commit = subprocess.run(command, cwd=checkout, capture_output=True, text=True).stdout.strip()
     return {
         "machine": machine_name(torch.device("cpu")),
         "gpu": machine_name(device) if device.type == "cuda" else None,
@@ -162,5 +162,5 @@ def describe_environment(device: torch.device) -> dict[str, str | int | None]:
         **{name: version(name) for name in ("torch", "sacrebleu")},
         "python": platform.python_version(),
         "seq2attn": __version__,
-        "commit": commit or None,
+        "commit": commit.replace("-dirty", "+") or None,
     }

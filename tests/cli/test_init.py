@@ -153,6 +153,13 @@ def test_a_time_that_is_too_short(tmp_path, invoke):
     assert "too short" not in invoke("init", *TEXT, "--hours", 1, "-o", "long.yaml").out
 
 
+def test_a_text_that_is_too_small_for_the_time(tmp_path, invoke):
+    write_toy(tmp_path)
+    warning = r"warning: the text is so small that it is seen [\d,]+ times: give more text, or less time"
+    assert re.search(warning, invoke("init", *TEXT, "--hours", 1).out)
+    assert not re.search(warning, invoke("init", *TEXT, "--hours", 0.001, "-o", "short.yaml").out)
+
+
 def test_nothing_is_overwritten(tmp_path, invoke):
     write_toy(tmp_path)
     (tmp_path / "my.yaml").write_text("mine", encoding="utf-8")
