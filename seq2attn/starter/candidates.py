@@ -24,7 +24,7 @@ from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, cou
 from seq2attn.nn.device import configure_cuda
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.plan import MAX_VALIDATIONS, Speed
+from seq2attn.training.plan import Speed, num_validations
 from seq2attn.training.speed import measure_speed
 
 MAX_TRIED = 4
@@ -37,6 +37,7 @@ class Candidate:
     """A model with the training that suits it, and what was measured of it."""
 
     name: str
+    shape: str  # which determines the speed: all but dropout and learning rate
     about: str
     from_tokens: float  # millions of useful tokens, from which the model is better than those with less
     speed: Mapping[str, float]  # target tokens per second on `cpu` and `cuda`
@@ -79,9 +80,9 @@ class Estimate:
 
     @property
     def rank(self) -> tuple[float, float, float]:
-        """The order of estimates: the model for so many tokens, with the best BLEU; if not measured, the fastest."""
-        is_suitable = self.tokens >= self.candidate.from_tokens
-        return self.candidate.from_tokens if is_suitable else -1, self.bleu or 0, self.epochs
+        """The order of estimates: the model for so many tokens, with the best BLEU; of equal ones, the fastest."""
+        is_suitable = self.tokens >= self.candidate.from_tokens  # BLEU is rounded: seeds differ by as much
+        return self.candidate.from_tokens if is_suitable else -1, round(self.bleu or 0), self.epochs
 
 
 @dataclass(frozen=True)
@@ -103,27 +104,29 @@ class CandidateTrial:
 
     def by_table(self) -> list[Estimate]:
         """All candidates at the speed of the table, the best first."""
-        estimates = (self._estimate(row, Speed(0, row.speed[self.device.type], 0)) for row in self.candidates.rows)
-        return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
+        return self._estimates({row.shape: Speed(0, row.speed[self.device.type], 0) for row in self.candidates.rows})
 
     def measured(self, seconds: float) -> list[Estimate]:
-        """The first ones of the table at the speed that is measured in some seconds, the best first."""
+        """Those of the first shapes of the table at the speed that is measured in some seconds, the best first."""
         configure_cuda(self.device, tf32=True)
-        context, estimates = DistributedContext(0, 1, self.device), list[Estimate]()
-        for estimate in tqdm(self.by_table()[:MAX_TRIED], "try models", unit=" models", disable=None):
-            experiment = self.experiment(estimate.candidate)
-            speed = measure_speed(experiment, self.prepared, context, seconds / MAX_TRIED)
-            estimates.append(self._estimate(estimate.candidate, speed))
+        context, speeds = DistributedContext(0, 1, self.device), dict[str, Speed]()
+        rows = {estimate.candidate.shape: estimate.candidate for estimate in self.by_table()}  # the last of each shape
+        for row in tqdm([*rows.values()][:MAX_TRIED], "try models", unit=" models", disable=None):
+            speeds[row.shape] = measure_speed(self.experiment(row), self.prepared, context, seconds / MAX_TRIED)
+        return self._estimates(speeds)
+
+    def _estimates(self, speeds: Mapping[str, Speed]) -> list[Estimate]:
+        estimates = (self._estimate(row, speeds[row.shape]) for row in self.candidates.rows if row.shape in speeds)
         return sorted(estimates, key=lambda estimate: estimate.rank, reverse=True)
 
     def _estimate(self, candidate: Candidate, speed: Speed) -> Estimate:
-        seconds, rate = self.seconds - MAX_VALIDATIONS * speed.seconds_per_validation, speed.target_tokens_per_second
-        epochs = rate * max(0.0, seconds) / self.tokens_per_epoch
+        left = max(0.0, self.seconds - num_validations(self.seconds, speed) * speed.seconds_per_validation)
+        epochs = speed.target_tokens_per_second * left / self.tokens_per_epoch
         tokens = useful_tokens(self.tokens_per_epoch / 1e6, epochs)
         curve = {useful_tokens(self.candidates.tokens_per_epoch, n): bleu for n, bleu in candidate.bleu.items()}
         is_measured = tokens >= min(curve, default=math.inf)
         bleu = float(np.interp(math.log(tokens), np.log([*curve]), [*curve.values()])) if is_measured else None
-        return Estimate(candidate, rate, epochs, tokens, bleu, speed.is_busy)
+        return Estimate(candidate, speed.target_tokens_per_second, epochs, tokens, bleu, speed.is_busy)
 
     def table(self, estimates: Sequence[Estimate]) -> str:
         """The estimates as rows."""
@@ -131,9 +134,8 @@ class CandidateTrial:
         for one in estimates:
             experiment = self.experiment(one.candidate)
             model = build_on_meta_device(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
-            bleu = "-" if one.bleu is None else f"{one.bleu:.0f}"
-            numbers = f"{count_parameters(model):,}", f"{one.speed:,.0f}", f"{one.epochs:,.1f}", bleu
-            rows.append((one.candidate.name, *numbers))
+            numbers = f"{count_parameters(model):,}", f"{one.speed:,.0f}", f"{one.epochs:,.1f}"
+            rows.append((one.candidate.name, *numbers, "-" if one.bleu is None else f"{one.bleu:.0f}"))
         return format_table(rows)
 
 

@@ -17,7 +17,6 @@ import yaml
 
 from seq2attn.config.duration import Duration
 from seq2attn.config.load import load_json
-from seq2attn.data.inspection import MAX_IN_TRAIN_SHARE, MIN_PAIRS
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.files import write_bytes
@@ -25,7 +24,7 @@ from seq2attn.io.terminal import Log
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.precision import has_bfloat16_products
 from seq2attn.options import InitOptions
-from seq2attn.starter.candidates import Candidate, Candidates, CandidateTrial, Estimate, prepare_sample
+from seq2attn.starter.candidates import REPEATS, Candidate, Candidates, CandidateTrial, Estimate, prepare_sample
 from seq2attn.starter.parallel_text import ParallelText, split_rows, write_split
 from seq2attn.training.resolve import auto_batch_tokens
 
@@ -113,15 +112,11 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     split, text_files, rows = _split_folder(options), (options.source, options.target), None
     device = resolve_device(options.device)
     if options.dev_source is not None and options.dev_target is not None:
-        dev = ParallelText.read((options.dev_source, options.dev_target))
-        train = ParallelText.read(text_files, others=dev.sample)
+        train, dev = map(ParallelText.read, (text_files, (options.dev_source, options.dev_target)))
     else:
         rows = split_rows(text_files, options.dev_size or 0)
         train, dev = ParallelText.read(text_files).split(rows, split)
     log(f"{train.num_pairs:,} training pairs, {dev.num_pairs:,} in the dev set")
-    if train.num_found > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * len(dev.sample)):
-        found = f"{train.num_found:,} of {len(dev.sample):,} pairs are training pairs, so that its scores are too high"
-        log(f"warning: dev: {found}; ``dev_size=500`` splits others off the text")
     candidates, duration = Candidates.load(), Duration(options.hours or DEFAULT_HOURS[device.type], "hours")
     vocab_size = next(size for limit, size in candidates.vocabulary.items() if train.num_pairs <= limit)
     starter = Starter(options, train, dev, vocab_size, duration, device)
@@ -132,8 +127,8 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     if options.trial:
         log(f"trying models on {device} for {trial_seconds:g} seconds")
     estimates = trial.measured(trial_seconds) if options.trial else trial.by_table()
-    how = "measured" if options.trial else "by a table of speeds"
-    comments = [f"{duration} on {device}, {how}:", *_reasons(trial, estimates, starter.precision)]
+    how = f"{duration} on {device}, {'measured' if options.trial else 'by a table of speeds'}:"
+    comments = [how, *_reasons(trial, estimates, starter.precision)]
     log("\n".join(comments))
     if rows is not None:
         write_split(text_files, rows, split)
@@ -161,18 +156,19 @@ def _reasons(trial: CandidateTrial, estimates: Sequence[Estimate], precision: st
     """The table of the estimates, the best first, and why that is chosen, and the precision."""
     best = estimates[0]
     yield trial.table(estimates)
-    corpus = trial.candidates.corpus
-    yield f"* BLEU after as many tokens of {corpus}: for comparing the models, not an estimate for your text"
+    yield f"* BLEU after as many tokens of {trial.candidates.corpus}: to compare models, not an estimate for your text"
     usual = "the usual choice for this amount of text and time"
     reason = usual if best.candidate.from_tokens else "the best BLEU to expect"
     is_known = best.bleu or best.candidate.from_tokens
     yield f"chosen: {best.candidate.name}, {reason if is_known else 'the fastest: none was measured with so little'}"
     if precision is not None:
-        fix = "remove the key `precision` to train on a machine without them"
-        yield f"{precision}: this processor has instructions for it; {fix}"
+        yield f"{precision}: this processor has instructions for it; without them, remove the key `precision`"
     if best.epochs < 1:
-        hours = trial.tokens_per_epoch / best.speed / 3600
-        fix = "give more time, or less text"
-        yield f"warning: the time is too short for one epoch, which takes {hours:,.2g} hours: {fix}"
+        speeds = {one.candidate.shape: one.speed for one in [*trial.by_table(), *estimates]}
+        shapes = dict.fromkeys([best.candidate.shape, max(speeds, key=lambda shape: speeds[shape])])
+        hours = [f"{trial.tokens_per_epoch / speeds[shape] / 3600:,.2g} hours with {shape}" for shape in shapes]
+        yield f"warning: the time is too short for one epoch ({' and '.join(hours)}): give more time, or less text"
+    if best.epochs > 5 * REPEATS:  # more are worth less than a hundredth
+        yield f"warning: the text is so small that it is seen {best.epochs:,.0f} times: give more text, or less time"
     if any(estimate.is_busy for estimate in estimates):
         yield "warning: the machine was busy with something else: alone, training is faster"

@@ -150,12 +150,10 @@ def _train(experiment: ExperimentConfig) -> tuple[tuple[CurvePoint, ...], str, f
 
 def describe_environment(device: torch.device) -> dict[str, str | int | None]:
     """The machine and the software of a training; the commit, with + for changes, is none for an installed package."""
-    checkout, outputs = Path(__file__).parents[2], ["", ""]
+    checkout, commit = Path(__file__).parents[2], ""
     if (checkout / ".git").exists() and (git := shutil.which("git")):
-        commands = [
-            [git, "-C", checkout, *words] for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))
-        ]
-        outputs = [subprocess.run(command, capture_output=True, text=True).stdout.strip() for command in commands]
+        command = [git, "-c", "core.abbrev=40", "describe", "--always", "--dirty", "--exclude", "*"]
+        commit = subprocess.run(command, cwd=checkout, capture_output=True, text=True).stdout.strip()
     return {
         "machine": machine_name(torch.device("cpu")),
         "gpu": machine_name(device) if device.type == "cuda" else None,
@@ -164,5 +162,5 @@ def describe_environment(device: torch.device) -> dict[str, str | int | None]:
         **{name: version(name) for name in ("torch", "sacrebleu")},
         "python": platform.python_version(),
         "seq2attn": __version__,
-        "commit": outputs[0] + "+" * bool(outputs[1]) or None,
+        "commit": commit.replace("-dirty", "+") or None,
     }

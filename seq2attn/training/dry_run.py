@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from seq2attn.data.prepare import is_prepared
-from seq2attn.data.prepared_data import PREPARED, load_prepared
+from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.tables import format_table
 from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection, count_parameters, count_trained
@@ -41,11 +41,9 @@ def describe_training(experiment: ExperimentConfig, *, is_new: bool = True, with
 def _measure(experiment: ExperimentConfig) -> str:
     """The time of an update and of a validation, if the text is prepared."""
     training, folder = experiment.training, experiment.run_dir
-    if not (folder / PREPARED).is_file():
-        return "measured once the text is prepared: seq2attn prepare CONFIG"
     kept = bool(checkpoint_folders(folder))
     if not is_prepared(experiment.data, experiment.tokenizer, folder, keep_tokenizers=kept):
-        return "measured once this text is prepared, which is another: seq2attn prepare CONFIG"
+        return "measured once this text is prepared: seq2attn prepare CONFIG"
     prepared, device = load_prepared(folder), training_device(training.device)
     configure_cuda(device, tf32=training.precision != "float32")
     if isinstance(training.batch.tokens, str):

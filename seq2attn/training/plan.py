@@ -14,15 +14,13 @@ from seq2attn.optim.lr_schedules import LRScheduleConfig, total_updates, warmup_
 from seq2attn.training.train_state import TrainState
 
 MAX_WARMUP = 4000
-MAX_VALIDATIONS, MIN_VALIDATIONS = 8, 3
-"""Automatic number of validations where a time ends the training."""
-VALIDATION_SHARE, MAX_VALIDATION_SHARE = 0.1, 0.5
-"""Share of the time above which there are fewer than `MAX_VALIDATIONS`, and above which there is only the last one."""
+MAX_SHARES = {8: 0.1, 7: 0.1, 6: 0.1, 5: 0.1, 4: 0.1, 3: 0.75, 2: 0.75}
+"""Automatic numbers of validations where a time ends the training, and the largest share of it that they may take."""
 
 BUSY = "warning: the machine had other work while the speed was measured; alone it trains faster"
 TOO_SHORT = (
     "warning: the time is enough for about {:,} of the {:,} updates of an epoch: take a smaller model (`seq2attn init"
-    " --hours 1` chooses one for an hour), fewer pairs, or a longer `training.max_duration`"
+    " --hours 1`), fewer pairs, shorter validations (`max_sentences`), or a longer `training.max_duration`"
 )
 WARMUP = (
     "warning: warm-up is {:,} updates; training will end after about {:,}:"
@@ -97,7 +95,7 @@ def plan_training(training: TrainingConfig, per_epoch: int, state: TrainState, s
     if time is None or speed is None:
         return Plan(limit, every, per_epoch)
     seconds = max(0.0, time - state.seconds)
-    count = _num_validations(seconds, speed)
+    count = num_validations(seconds, speed)
     allowed = seconds / _seconds_per_update(every, per_epoch, speed)
     if is_auto:
         allowed = (seconds - count * speed.seconds_per_validation) / speed.seconds_per_update
@@ -112,11 +110,9 @@ def plan_training(training: TrainingConfig, per_epoch: int, state: TrainState, s
     return Plan(updates, every, per_epoch, speed, num_left, needed if is_limited else seconds, is_timed=not is_limited)
 
 
-def _num_validations(seconds: float, speed: Speed) -> int:
+def num_validations(seconds: float, speed: Speed) -> int:
     """The automatic number of validations in a training of `seconds`."""
-    validation = speed.seconds_per_validation
-    count = max(MIN_VALIDATIONS, min(MAX_VALIDATIONS, int(VALIDATION_SHARE * seconds / validation)))
-    return count if count * validation <= MAX_VALIDATION_SHARE * seconds else 1
+    return next((n for n, share in MAX_SHARES.items() if n * speed.seconds_per_validation <= share * seconds), 1)
 
 
 def _seconds_per_update(every: Duration, per_epoch: int, speed: Speed) -> float:

@@ -11,7 +11,7 @@ import torch
 
 from seq2attn.config.duration import Duration
 from seq2attn.data.batch_planner import Indices
-from seq2attn.data.collate import make_micro_batches
+from seq2attn.data.collate import count_target_tokens, make_micro_batches
 from seq2attn.data.prefetch import prefetch
 from seq2attn.data.prepared_data import PreparedData
 from seq2attn.experiment.experiment_config import ExperimentConfig
@@ -33,9 +33,13 @@ from seq2attn.training.validation import Validator
 
 MAX_PAIRS = 100_000
 """Number of training pairs, evenly spread, whose batches are tried."""
-MIN_UPDATES, MAX_UPDATES = 3, 100
-FIRST_SENTENCES = 32
-"""Number of sentences of the first validation; each further one has four times as many, as they go faster together."""
+MIN_UPDATES, MAX_UPDATES = 2, 100
+FIRST_PAIRS = 8
+"""Number of pairs of the first updates, by which those are made small that would take longer than the whole trial."""
+SENTENCES = {"cpu": 64, "cuda": 1024}
+"""Number of sentences of the validation that is measured."""
+STEPS = 9
+"""Number of tokens of their translations, which are extrapolated to the maximum."""
 IDLE_SHARE = 0.8
 """CPU time of this thread by elapsed time: below this share, other programs used the machine."""
 TINY_LR = 1e-30
@@ -76,43 +80,43 @@ def measure_speed(
     rate = _target_tokens_per_second(trainer, updates, seconds / 2)
     share = (time.thread_time() - used) / (time.monotonic() - start)
     is_busy = distributed.size == 1 and share < IDLE_SHARE  # a thread of several processes waits for the others
-    return Speed(tokens_per_update / rate, rate, _seconds_per_validation(experiment, trainer, seconds / 2), is_busy)
+    return Speed(tokens_per_update / rate, rate, _seconds_per_validation(experiment, trainer), is_busy)
 
 
 def _target_tokens_per_second(trainer: Trainer, updates: list[list[Indices]], seconds: float) -> float:
-    """The speed of some updates after a first one; where they take long, each has one micro-batch."""
+    """The speed of some updates after two small ones; where they take long, that of their first pairs."""
     is_packed, is_pinned = trainer.training.batch.padding_free, trainer.distributed.device.type != "cpu"
     make = partial(make_micro_batches, trainer.prepared.train.corpus, packed=is_packed, pinned=is_pinned)
-    trainer.update(make(updates[0][:1]), make)  # which also allocates, and compiles
-    start = _clock(trainer.distributed)
-    trainer.update(make(updates[0][:1]), make)
-    if MIN_UPDATES * len(updates[0]) * (_clock(trainer.distributed) - start) > seconds:
-        updates = [update[:1] for update in updates]
-    before, used, start = trainer.state, 0.0, _clock(trainer.distributed)
-    for micro_batches in prefetch(make, islice(cycle(updates), MAX_UPDATES)):
+    for _ in range(2):  # the first also allocates, and compiles
+        start = _clock(trainer.distributed)
+        trainer.update(make([rows[:FIRST_PAIRS] for rows in updates[0][:1]]), make)
+    size = int(FIRST_PAIRS * max(1.0, seconds / (_clock(trainer.distributed) - start)))
+    if size < sum(map(len, updates[0])):
+        updates = [[rows[:size] for rows in update[:1]] for update in updates]
+    tokens, used, start = 0.0, 0.0, _clock(trainer.distributed)
+    for number, micro_batches in enumerate(prefetch(make, islice(cycle(updates), MAX_UPDATES)), start=1):
+        tokens += count_target_tokens(micro_batches)  # also of updates that are skipped
         trainer.update(micro_batches, make)
         used = _clock(trainer.distributed) - start
-        if trainer.state.update - before.update >= MIN_UPDATES and used > seconds:
+        if number >= MIN_UPDATES and used > seconds:
             break
-    return (trainer.state.target_tokens - before.target_tokens) / used
+    return trainer.distributed.all_reduce_sum(tokens)[0] / used
 
 
-def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seconds: float) -> float:
-    """The time of a validation, from that of some sentences; translations get the mean length of references."""
-    prepared, search, training = trainer.prepared, experiment.search, experiment.training
-    length = round(float(prepared.dev.lengths[:, 1].mean())) + 1
-    limits = {"min_length": length, "max_length": length, "min_length_ratio": 0.0, "max_length_ratio": None}
-    search = search.model_copy(update={"lengths": search.lengths.model_copy(update=limits)})
-    total, size = min(len(prepared.dev), training.validation.max_sentences or 2**31), FIRST_SENTENCES
-    while True:
-        experiment = experiment.with_value("training.validation.max_sentences", min(size, total))
-        validator = Validator(experiment.with_value("search", search), prepared, trainer.distributed)
-        start = _clock(trainer.distributed)
+def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer) -> float:
+    """The time of a validation of a new model, which ends no translation, from that of a few steps and sentences."""
+    (dev, lengths), times = (trainer.prepared.dev.lengths[:, 0], experiment.search.lengths), list[float]()
+    total = min(len(dev), experiment.training.validation.max_sentences or 2**31)
+    size = min(total, SENTENCES[trainer.distributed.device.type])
+    for steps in (STEPS, 1):
+        limits = {"min_length": steps, "max_length": steps, "min_length_ratio": 0.0, "max_length_ratio": None}
+        part = experiment.with_value("search.lengths", lengths.model_copy(update=limits))
+        part = part.with_value("training.validation.max_sentences", size)
+        validator, start = Validator(part, trainer.prepared, trainer.distributed), _clock(trainer.distributed)
         validator.validate(trainer.loss_module)
-        used = _clock(trainer.distributed) - start
-        if size >= total or 4 * used > seconds:
-            return used * max(1.0, total / size)
-        size *= 4
+        times.append(_clock(trainer.distributed) - start)
+    limit = float(lengths.limits(torch.from_numpy(dev)).max_length.double().mean())
+    return (times[1] + max(0.0, times[0] - times[1]) * (limit - 2) / (STEPS - 1)) * total / size
 
 
 def _clock(distributed: DistributedContext) -> float:

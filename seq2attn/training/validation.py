@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -27,6 +29,7 @@ from seq2attn.losses.training_loss import TrainingLoss, perplexity
 from seq2attn.metrics.sacrebleu_metrics import MetricName
 from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.nn.precision import autocast
+from seq2attn.search.search import SearchStep
 from seq2attn.search.search_config import SearchConfig, greedy_search
 from seq2attn.search.translate_ids import default_batch_tokens
 from seq2attn.training.checkpoints.checkpoint import Checkpoint
@@ -38,6 +41,7 @@ TRANSLATION_METRICS: tuple[MetricName, ...] = ("bleu", "chrf", "exact")
 """Metrics of translations: all are computed if the dev set is translated."""
 ZERO_BLEU = 0.005
 """BLEU below which it is printed as 0.00."""
+REPORT_SECONDS = 30.0  # between two log lines of a validation
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class Validator:
     @torch.no_grad()
     def validate(self, loss_module: TrainingLoss) -> ValidationResult:
         """Scores of a model, computed by all processes together."""
-        was_training = loss_module.training
+        was_training, self.reported, self.num_begun = loss_module.training, time.monotonic(), 0
         loss_module.eval()
         # Without gradients, and with padded batches, the model would be compiled again, for a minute or two.
         stance = torch.compiler.set_stance("force_eager") if self.is_compiled else nullcontext()
@@ -135,7 +139,8 @@ class Validator:
     def _losses(self, loss_module: TrainingLoss) -> dict[str, float]:
         smoothed = likelihood = num_tokens = 0.0
         batches = plan_batches(self.pairs.lengths, tokens=self.tokens, seed=0, epoch=0, row_multiple=ROW_MULTIPLE)
-        for batch in batches[self.distributed.rank :: self.distributed.size]:
+        for number, batch in enumerate(batches[self.distributed.rank :: self.distributed.size]):
+            self._report(f"loss of {number:,} of {len(batches):,} batches")
             loss = loss_module(make_batch(self.pairs, batch).to(self.distributed.device))
             smoothed += float(loss.loss)
             likelihood += float(loss.negative_log_likelihood)
@@ -147,11 +152,22 @@ class Validator:
         rows = self.translated[self.distributed.rank :: self.distributed.size]
         model = loss_module.model
         member = Member(model, self.prepared.tokenizers, self.source_limit)
-        translator = Translator((member,), self.search, NativeEngine(model), default_batch_tokens(model.device))
+        engine = NativeEngine(model, observer=self._observe)
+        translator = Translator((member,), self.search, engine, default_batch_tokens(model.device))
         lines = [self.prepared.dev_sources[row] for row in rows]
         translations = translator.translate_iterable(lines, checker=InputChecker())
         texts = {row: translation.text for row, translation in zip(rows, translations, strict=True)}
         return {row: text for part in self.distributed.all_gather(texts) for row, text in part.items()}
+
+    def _observe(self, step: SearchStep) -> None:
+        self.num_begun += len(step.before.sentences) * (step.number == 1)
+        at = f"token {step.number:,} of at most {step.constraints.max_length:,}"
+        self._report(f"{self.num_begun:,} of {len(self.translated):,} lines begun, {at}")
+
+    def _report(self, text: str) -> None:
+        if time.monotonic() - self.reported >= REPORT_SECONDS:
+            self.reported = time.monotonic()
+            logging.getLogger("seq2attn").info(f"validating: {text}")
 
 
 def search_settings(search: SearchConfig) -> dict[str, Any]:
@@ -194,9 +210,7 @@ def split_pairs(corpus: Corpus, rows: Sequence[int], max_length: int) -> Iterato
 
 def spread(size: int, count: int | None) -> list[int]:
     """At most `count` of the numbers below `size`, evenly spread; all for None."""
-    if count is None or count >= size:
-        return list(range(size))
-    return np.linspace(0, size - 1, count).astype(int).tolist()
+    return np.linspace(0, size - 1, size if count is None else min(size, count)).astype(int).tolist()
 
 
 def format_scores(scores: dict[str, float]) -> str:

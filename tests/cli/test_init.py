@@ -139,14 +139,6 @@ def test_a_large_dev_set_is_validated_on_a_part(tmp_path, invoke):
     assert load(tmp_path / "large.yaml", ExperimentConfig).training.validation.max_sentences == 500
 
 
-def test_a_dev_set_that_is_training_text(tmp_path, invoke):
-    write_toy(tmp_path)
-    write_lines(tmp_path / "text/dev.de", [f"neu {number}" for number in range(12)])
-    assert "warning" not in invoke("init", *TEXT).out
-    done = invoke("init", *FILES, "--dev-source", FILES[0], "--dev-target", FILES[1], "--no-trial", "-o", "same.yaml")
-    assert re.search(r"warning: dev: (\d+) of 120 pairs are training pairs.*--dev-size 500 splits", done.out)
-
-
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf", "1e9"])
 def test_hours_that_are_no_time(tmp_path, invoke, hours):
     write_toy(tmp_path)
@@ -156,8 +148,16 @@ def test_hours_that_are_no_time(tmp_path, invoke, hours):
 
 def test_a_time_that_is_too_short(tmp_path, invoke):
     write_toy(tmp_path)
-    assert "the time is too short for one epoch" in invoke("init", *TEXT, "--hours", "0.00001").out
+    done = invoke("init", *TEXT, "--hours", "0.00001")
+    assert re.search(r"too short for one epoch \(\S+ hours with convolutional, 3 \+ 3 layers", done.out)
     assert "too short" not in invoke("init", *TEXT, "--hours", 1, "-o", "long.yaml").out
+
+
+def test_a_text_that_is_too_small_for_the_time(tmp_path, invoke):
+    write_toy(tmp_path)
+    warning = r"warning: the text is so small that it is seen [\d,]+ times: give more text, or less time"
+    assert re.search(warning, invoke("init", *TEXT, "--hours", 1).out)
+    assert not re.search(warning, invoke("init", *TEXT, "--hours", 0.001, "-o", "short.yaml").out)
 
 
 def test_nothing_is_overwritten(tmp_path, invoke):

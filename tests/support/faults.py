@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import seq2attn
+from seq2attn.decoders.base import DecoderOutput
 from seq2attn.decoders.bridge import RecurrentDecoderBaseConfig
 from seq2attn.decoders.fixed_context import FixedContextDecoder
 from seq2attn.encoders.base import Encoder, EncoderOutput
@@ -63,6 +64,20 @@ class Slow(_GRU):
     def forward(self, embedded: Tensor, sequences: Sequences, *, need_weights: bool = False) -> EncoderOutput:
         Slow.seconds += self.config.per_token * embedded[..., 0].numel()
         return self.gru(embedded, sequences)
+
+
+class SlowSearch(FixedContextDecoder):
+    """A decoder that takes a second for each hypothesis in each step of a search, by the clock of `Slow`."""
+
+    class Config(RecurrentDecoderBaseConfig):
+        kind: str
+
+        def build(self, input_dim: int, encoder: Encoder) -> FixedContextDecoder:
+            return SlowSearch(self, input_dim, encoder.final_dim)
+
+    def forward(self, embedded: Tensor, *arguments: Any, **options: Any) -> DecoderOutput:
+        Slow.seconds += len(embedded) * (embedded.size(1) == 1)
+        return super().forward(embedded, *arguments, **options)
 
 
 class Measured(_GRU):

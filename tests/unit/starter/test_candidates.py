@@ -1,8 +1,9 @@
 """What a model reaches within a time grows with the time, and the choice follows text and time."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FilterReport
 from seq2attn.data.prepared_data import PreparedData
 from seq2attn.data.training_set import TrainingPart, TrainingSet
+from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.options import InitOptions
 from seq2attn.starter.candidates import MAX_TRIED, REPEATS, Candidates, CandidateTrial, useful_tokens
 from seq2attn.starter.init import Starter
@@ -29,7 +31,7 @@ def trial(folder: Path, *, num_pairs: int, hours: float, device: str = "cpu") ->
     corpus = Corpus.from_pairs([([5] * 10, [5] * 10)] * 4, 9)
     train = TrainingSet(TokenizerPair(tokenizer, tokenizer), corpus, folder, (TrainingPart(FilterReport(4, 4)),))
     prepared = PreparedData(tokenizer, tokenizer, train, corpus, ("a",), (("a",),))
-    text = ParallelText((folder, folder), num_pairs, [("a b", "a b")], 0)
+    text = ParallelText((folder, folder), num_pairs, [("a b", "a b")])
     options = InitOptions(folder / "a", folder / "b", dev_size=1, output=folder / "my.yaml")
     starter = Starter(options, text, text, 3000, Duration(hours, "hours"), torch.device("cpu"))
     return CandidateTrial(CANDIDATES, starter.experiment, prepared, num_pairs, torch.device(device), hours * 3600)
@@ -60,6 +62,33 @@ def test_bleu_is_that_of_the_curve(row, tmp_path):
     assert all(low <= high + 1e-9 for low, high in pairwise(between))
 
 
+def without_dropout(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: without_dropout(part) for key, part in value.items() if key != "dropout"}
+
+
+def test_rows_of_one_shape_differ_in_dropout_only():
+    for one, other in combinations(CANDIDATES.rows, 2):
+        is_same = one.shape == other.shape
+        assert is_same == (without_dropout(one.model) == without_dropout(other.model))
+        if is_same:
+            assert one.speed == other.speed and one.training["batch"] == other.training["batch"]
+
+
+def test_of_models_with_equal_bleu_that_with_more_epochs_is_best(tmp_path):
+    """As at the ends of curves: they do not rise after their last point, so that the slower model was chosen."""
+    one = trial(tmp_path, num_pairs=round(1000 * 3600 / 11), hours=1)
+
+    def epochs(wide: float) -> list[float]:
+        values = ("wide", 700, wide), ("narrow", 1200, 41.7)
+        rows = [replace(CANDIDATES.rows[0], shape=name, speed={"cpu": n}, bleu={5: bleu}) for name, n, bleu in values]
+        return [round(one.epochs, 1) for one in replace(one, candidates=replace(CANDIDATES, rows=rows)).by_table()]
+
+    assert epochs(wide=41.9) == [1.2, 0.7]
+    assert epochs(wide=42.9) == [0.7, 1.2]
+
+
 def test_more_text_and_time_take_a_larger_model(tmp_path):
     needs = [
         trial(tmp_path, num_pairs=pairs, hours=hours, device="cuda").by_table()[0].candidate.from_tokens
@@ -84,11 +113,21 @@ def test_epochs_are_those_of_the_time(tmp_path, monkeypatch):
     one = trial(tmp_path, num_pairs=1000, hours=2)
     for estimate in one.by_table():
         assert estimate.epochs == pytest.approx(estimate.speed * 7200 / (1000 * 11))
-    monkeypatch.setattr("seq2attn.starter.candidates.measure_speed", lambda *_: Speed(1.0, 1000.0, 90.0))
+    tried = list[str]()
+
+    def measure(experiment: ExperimentConfig, *_: object) -> Speed:
+        tried.append(str(without_dropout(experiment.model.model_dump())))
+        return Speed(1.0, 1000.0, 90.0)
+
+    monkeypatch.setattr("seq2attn.starter.candidates.measure_speed", measure)
     measured = one.measured(1.0)
-    assert len(measured) == MAX_TRIED
+    assert len(tried) == len({*tried}) == MAX_TRIED  # once for all rows of a shape
+    assert len({estimate.candidate.shape for estimate in measured}) == MAX_TRIED
     for estimate in measured:  # eight validations are part of the time
         assert estimate.epochs == pytest.approx(1000 * (7200 - 8 * 90) / (1000 * 11))
+    monkeypatch.setattr("seq2attn.starter.candidates.measure_speed", lambda *_: Speed(1.0, 1000.0, 1000.0))
+    for estimate in one.measured(1.0):  # or as many as `train` will plan
+        assert estimate.epochs == pytest.approx(1000 * (7200 - 3 * 1000) / (1000 * 11))
     table = one.table(one.by_table()).split("\n")
     assert len(table) == 1 + len(CANDIDATES.rows) and [row.split("  ")[0] for row in table[1:]] == [
         estimate.candidate.name for estimate in one.by_table()

@@ -11,13 +11,14 @@ import torch
 from seq2attn.config.duration import Duration
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.plan import MAX_VALIDATIONS, MIN_VALIDATIONS, Speed, plan_training
+from seq2attn.training.plan import Speed, plan_training
 from seq2attn.training.resolve import resolve_training
 from seq2attn.training.train_state import TrainState, fraction_done, is_report_due, reached_limits
 
 ALONE = DistributedContext(rank=0, size=1, device=torch.device("cpu"))
 LENGTHS = np.full((3_000, 2), 14)
 COSINE = {"kind": "cosine"}
+MAX_VALIDATIONS, MIN_VALIDATIONS = 8, 3
 
 
 def plan(speed, state=None, per_epoch=100, **training):
@@ -45,13 +46,19 @@ def test_updates_and_validations_fill_the_time(seconds, update, validation):
     assert found.is_timed and found.seconds == seconds and found.validation_every.unit == "updates"
     if seconds > 2 * (update + MIN_VALIDATIONS * validation):  # else the time is too short
         assert 0.75 * seconds < used(found, speed) <= seconds + 1e-6
+    assert count <= MAX_VALIDATIONS
     if found.updates > 100:
-        assert count == 1 or MIN_VALIDATIONS <= count <= MAX_VALIDATIONS
-        assert (count == 1) == (MIN_VALIDATIONS * validation > seconds / 2)
+        assert count >= min(MIN_VALIDATIONS, max(1, int(0.75 * seconds / validation)))
     if count > MIN_VALIDATIONS:
         assert count * validation <= seconds / 10
     elif found.updates > 100:
         assert (count + 1) * validation > seconds / 10
+
+
+@pytest.mark.parametrize(("validation", "count"), [(1, 8), (7, 8), (8, 7), (19, 3), (150, 3), (200, 2), (400, 1)])
+def test_there_are_three_validations_as_long_as_they_leave_a_quarter_of_the_time(validation, count):
+    found = plan(Speed(0.01, 1000.0, validation), max_duration=["10 minutes"])
+    assert math.ceil(found.updates / found.validation_every.value) == count
 
 
 def test_limits_in_epochs_or_updates_end_it_where_they_are_sooner():
