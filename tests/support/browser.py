@@ -41,7 +41,7 @@ class Browser:
         if self._session:
             message["sessionId"] = self._session
         self._output.write(json.dumps(message).encode() + b"\0")
-        return next(one for one in self._messages() if one.get("id") == number)["result"]  # type: ignore[no-any-return]
+        return next(one for one in self._messages() if one.get("id") == number)["result"]
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         buffer = b""
