@@ -17,6 +17,7 @@ import yaml
 
 from seq2attn.config.duration import Duration
 from seq2attn.config.load import load_json
+from seq2attn.data.inspection import MAX_IN_TRAIN_SHARE, MIN_PAIRS
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.files import write_bytes
@@ -112,11 +113,15 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     split, text_files, rows = _split_folder(options), (options.source, options.target), None
     device = resolve_device(options.device)
     if options.dev_source is not None and options.dev_target is not None:
-        train, dev = map(ParallelText.read, (text_files, (options.dev_source, options.dev_target)))
+        dev = ParallelText.read((options.dev_source, options.dev_target))
+        train = ParallelText.read(text_files, others=dev.sample)
     else:
         rows = split_rows(text_files, options.dev_size or 0)
         train, dev = ParallelText.read(text_files).split(rows, split)
     log(f"{train.num_pairs:,} training pairs, {dev.num_pairs:,} in the dev set")
+    if train.num_found > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * len(dev.sample)):
+        found = f"{train.num_found:,} of {len(dev.sample):,} pairs are training pairs, so that its scores are too high"
+        log(f"warning: dev: {found}; ``dev_size=500`` splits others off the text")
     candidates, duration = Candidates.load(), Duration(options.hours or DEFAULT_HOURS[device.type], "hours")
     vocab_size = next(size for limit, size in candidates.vocabulary.items() if train.num_pairs <= limit)
     starter = Starter(options, train, dev, vocab_size, duration, device)

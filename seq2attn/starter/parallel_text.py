@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,17 +33,20 @@ class ParallelText:
     files: tuple[Path, Path]
     num_pairs: int
     sample: list[TextPair]  # spread evenly over the files
+    num_found: int  # pairs of another text that are in this one
 
     @classmethod
-    def read(cls, files: tuple[Path, Path]) -> ParallelText:
-        """Two files. Raises DataError for text that cannot be used."""
-        sample, step, number = list[TextPair](), 1, 0
+    def read(cls, files: tuple[Path, Path], others: Iterable[TextPair] = ()) -> ParallelText:
+        """Two files, and which pairs of another text they have. Raises DataError for text that cannot be used."""
+        others = set(others)
+        missing, sample, step, number = {*others}, list[TextPair](), 1, 0
         for number, pair in enumerate(read_pairs(files), start=1):
+            missing.discard(pair)
             if number % step == 0:
                 sample.append(pair)
             if len(sample) == 2 * SAMPLE_PAIRS:
                 sample, step = sample[1::2], 2 * step
-        return cls(files, number, sample)
+        return cls(files, number, sample, len(others) - len(missing))
 
     @cached_property
     def characters(self) -> tuple[Counter[str], Counter[str]]:
@@ -62,8 +65,8 @@ class ParallelText:
         """The training text and the dev set that `write_split` makes of the text in a folder."""
         size, paths = int(rows.sum()), [folder / name for name in SPLIT_FILES]
         dev_sample = self.sample[:: max(1, len(self.sample) // size)][:size]
-        train = ParallelText((paths[0], paths[1]), len(rows) - size, self.sample)
-        return train, ParallelText((paths[2], paths[3]), size, dev_sample)
+        train = ParallelText((paths[0], paths[1]), len(rows) - size, self.sample, 0)
+        return train, ParallelText((paths[2], paths[3]), size, dev_sample, 0)
 
 
 def read_pairs(files: tuple[Path, Path]) -> Iterator[TextPair]:

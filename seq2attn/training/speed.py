@@ -7,6 +7,7 @@ import time
 from functools import partial
 from itertools import cycle, islice
 
+import numpy as np
 import torch
 
 from seq2attn.config.duration import Duration
@@ -36,10 +37,8 @@ MAX_PAIRS = 100_000
 MIN_UPDATES, MAX_UPDATES = 2, 100
 FIRST_PAIRS = 8
 """Number of pairs of the first updates, by which those are made small that would take longer than the whole trial."""
-SENTENCES = {"cpu": 64, "cuda": 1024}
-"""Number of sentences of the validation that is measured."""
-STEPS = 9
-"""Number of tokens of their translations, which are extrapolated to the maximum."""
+FIRST_SENTENCES, STEPS = 64, 9
+"""Number of sentences of the first validation that is measured, and of tokens of the translations of the last."""
 IDLE_SHARE = 0.8
 """CPU time of this thread by elapsed time: below this share, other programs used the machine."""
 TINY_LR = 1e-30
@@ -80,7 +79,7 @@ def measure_speed(
     rate = _target_tokens_per_second(trainer, updates, seconds / 2)
     share = (time.thread_time() - used) / (time.monotonic() - start)
     is_busy = distributed.size == 1 and share < IDLE_SHARE  # a thread of several processes waits for the others
-    return Speed(tokens_per_update / rate, rate, _seconds_per_validation(experiment, trainer), is_busy)
+    return Speed(tokens_per_update / rate, rate, _seconds_per_validation(experiment, trainer, seconds / 2), is_busy)
 
 
 def _target_tokens_per_second(trainer: Trainer, updates: list[list[Indices]], seconds: float) -> float:
@@ -103,20 +102,31 @@ def _target_tokens_per_second(trainer: Trainer, updates: list[list[Indices]], se
     return trainer.distributed.all_reduce_sum(tokens)[0] / used
 
 
-def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer) -> float:
-    """The time of a validation of a new model, which ends no translation, from that of a few steps and sentences."""
-    (dev, lengths), times = (trainer.prepared.dev.lengths[:, 0], experiment.search.lengths), list[float]()
+def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seconds: float) -> float:
+    """The time of a validation, from that of some sentences and a few steps.
+
+    Translations get the mean length of references, but a third of them, as if the first of three validations, their
+    maximum: a model that is hardly trained ends none.
+    """
+    dev, lengths = trainer.prepared.dev.lengths, experiment.search.lengths
+    longest = lengths.limits(torch.from_numpy(dev[:, 0])).max_length.numpy()
+    length = float((2 * np.minimum(dev[:, 1] + 1, longest) + longest).mean()) / 3
     total = min(len(dev), experiment.training.validation.max_sentences or 2**31)
-    size = min(total, SENTENCES[trainer.distributed.device.type])
-    for steps in (STEPS, 1):
+
+    def used(size: int, steps: int) -> float:
         limits = {"min_length": steps, "max_length": steps, "min_length_ratio": 0.0, "max_length_ratio": None}
         part = experiment.with_value("search.lengths", lengths.model_copy(update=limits))
         part = part.with_value("training.validation.max_sentences", size)
         validator, start = Validator(part, trainer.prepared, trainer.distributed), _clock(trainer.distributed)
         validator.validate(trainer.loss_module)
-        times.append(_clock(trainer.distributed) - start)
-    limit = float(lengths.limits(torch.from_numpy(dev)).max_length.double().mean())
-    return (times[1] + max(0.0, times[0] - times[1]) * (limit - 2) / (STEPS - 1)) * total / size
+        return _clock(trainer.distributed) - start
+
+    size = min(total, FIRST_SENTENCES)
+    short = used(size, 1)
+    if (more := min(total, int(size * seconds / 6 / short))) > size:  # many sentences go faster together
+        size, short = more, used(more, 1)
+    long = used(size, STEPS)
+    return (short + max(0.0, long - short) * (length - 2) / (STEPS - 1)) * total / size  # with EOS
 
 
 def _clock(distributed: DistributedContext) -> float:

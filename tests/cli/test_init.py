@@ -153,6 +153,14 @@ def test_a_time_that_is_too_short(tmp_path, invoke):
     assert "too short" not in invoke("init", *TEXT, "--hours", 1, "-o", "long.yaml").out
 
 
+def test_a_dev_set_that_is_training_text(tmp_path, invoke):
+    write_toy(tmp_path)
+    write_lines(tmp_path / "text/dev.de", [f"neu {number}" for number in range(12)])
+    assert "pairs are training pairs" not in invoke("init", *TEXT, "--no-trial").out
+    done = invoke("init", *FILES, "--dev-source", FILES[0], "--dev-target", FILES[1], "--no-trial", "-o", "same.yaml")
+    assert re.search(r"warning: dev: (\d+) of 120 pairs are training pairs.*--dev-size 500 splits", done.out)
+
+
 def test_a_text_that_is_too_small_for_the_time(tmp_path, invoke):
     write_toy(tmp_path)
     warning = r"warning: the text is so small that it is seen [\d,]+ times: give more text, or less time"

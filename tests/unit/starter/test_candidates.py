@@ -31,7 +31,7 @@ def trial(folder: Path, *, num_pairs: int, hours: float, device: str = "cpu") ->
     corpus = Corpus.from_pairs([([5] * 10, [5] * 10)] * 4, 9)
     train = TrainingSet(TokenizerPair(tokenizer, tokenizer), corpus, folder, (TrainingPart(FilterReport(4, 4)),))
     prepared = PreparedData(tokenizer, tokenizer, train, corpus, ("a",), (("a",),))
-    text = ParallelText((folder, folder), num_pairs, [("a b", "a b")])
+    text = ParallelText((folder, folder), num_pairs, [("a b", "a b")], 0)
     options = InitOptions(folder / "a", folder / "b", dev_size=1, output=folder / "my.yaml")
     starter = Starter(options, text, text, 3000, Duration(hours, "hours"), torch.device("cpu"))
     return CandidateTrial(CANDIDATES, starter.experiment, prepared, num_pairs, torch.device(device), hours * 3600)

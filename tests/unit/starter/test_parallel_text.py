@@ -69,3 +69,9 @@ def test_a_sample_is_spread_evenly(tmp_path, number):
     assert len(set(np.diff(places))) <= 1 and places[0] <= step + 1 and number - places[-1] <= step + 1
     train, dev = text.split(np.arange(number) < min(number, 20), tmp_path)
     assert len(dev.sample) == dev.num_pairs == min(number, 20) and train.num_pairs == number - dev.num_pairs
+
+
+def test_pairs_of_another_text_are_counted_once(tmp_path):
+    pairs = [("a", "b"), ("c", "d"), ("a", "b"), ("a", "d")]
+    text = ParallelText.read(write_pairs(tmp_path, pairs), others=[("a", "b"), ("c", "x"), ("a", "d")])
+    assert text.num_found == 2

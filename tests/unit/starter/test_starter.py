@@ -20,7 +20,7 @@ ENGLISH, GERMAN, RUSSIAN = "the old house, 1984.", "das alte Haus, 1984.", "ст
 
 def make_starter(folder: Path, *, name: str = "text", source: str = GERMAN, target: str = ENGLISH) -> Starter:
     files = folder / name, folder / f"{name}.2"
-    text = ParallelText(files, 9, [(source, target)])
+    text = ParallelText(files, 9, [(source, target)], 0)
     options = InitOptions(*files, dev_size=1, output=folder / "my.yaml", run_dir=Path(name))
     return Starter(options, text, text, 3000, Duration(1, "hours"), torch.device("cpu"))
 
@@ -72,4 +72,4 @@ def test_what_is_commented_out_is_right_as_well(tmp_path):
     ],
 )
 def test_one_script_is_that_of_the_letters(source, target, is_shared, tmp_path):
-    assert ParallelText((tmp_path, tmp_path), 1, [(source, target)]).has_one_script is is_shared
+    assert ParallelText((tmp_path, tmp_path), 1, [(source, target)], 0).has_one_script is is_shared

@@ -47,15 +47,17 @@ def test_updates_and_validations_take_the_time_of_their_tokens(corpus, monkeypat
 
 
 @pytest.mark.parametrize("lengths", [{}, {"max_length": 9}, {"max_length_ratio": 1.5}], ids=str)
-def test_translations_of_a_validation_have_their_maximum_lengths(corpus, monkeypatch, lengths):
-    """As those of an untrained model, which ends none."""
+def test_a_third_of_the_translations_of_validations_have_their_maximum_lengths(corpus, monkeypatch, lengths):
+    """As those of an untrained model, which ends none; the others have the lengths of references."""
     monotonic = time.monotonic
     monkeypatch.setattr(Slow, "seconds", 0.0)
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + Slow.seconds)
     search = {"kind": "greedy", "lengths": lengths}
     speed, _, _, dev = measure(corpus, search=search, model=SLOW_SEARCH, validation={"metric": "bleu"})
     limits = LengthsConfig(**lengths).limits(torch.from_numpy(dev[:, 0])).max_length
-    assert speed.seconds_per_validation == pytest.approx(float(limits.sum()), rel=0.1)
+    references = torch.from_numpy(dev[:, 1] + 1).minimum(limits)
+    expected = float((2 * references + limits).sum()) / 3
+    assert speed.seconds_per_validation == pytest.approx(expected, rel=0.1)
 
 
 def test_a_large_model_is_measured_with_small_updates(corpus, monkeypatch):
