@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from seq2attn.config.duration import SECONDS, Duration
@@ -63,6 +63,12 @@ class Plan:
         with suppress(OverflowError):  # no date is later than those of the year 9999
             until = f" until {datetime.now() + timedelta(seconds=self.seconds):%Y-%m-%d %H:%M}"
         return f"; about {self.num_left / self.per_epoch:,.1f} epochs ({self.num_left:,} updates, {rate}){until}"
+
+    def kept(self, state: TrainState, planned_updates: int) -> Plan:
+        """The plan of a training that is resumed, at its mean speed so far."""
+        left, done = max(0, planned_updates - state.update), max(1, state.update)
+        speed = Speed(state.seconds / done, state.target_tokens / max(state.seconds, 1e-9), 0.0)
+        return replace(self, speed=speed, num_left=left, seconds=left * speed.seconds_per_update)
 
     def warnings(self, schedule: LRScheduleConfig) -> list[str]:
         """Warnings about a time that is too short, and a schedule whose numbers do not suit the plan."""

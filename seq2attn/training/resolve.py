@@ -167,8 +167,9 @@ def resolve_training(
         notes.append(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
     schedule = resolve_schedule(schedule, warmup=warmup, total=updates)
     training = training.with_value("lr_schedule", schedule).with_value("validation.every", plan.validation_every)
-    keeps_plan = speed is None and state.planned_updates is not None  # whose end is not that of this plan
-    return training, plan, notes + ([] if keeps_plan else plan.warnings(schedule))
+    if speed is None and state.planned_updates is not None:  # whose end is not that of this plan
+        return training, plan.kept(state, state.planned_updates), notes
+    return training, plan, notes + plan.warnings(schedule)
 
 
 def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchConfig, list[str]]:

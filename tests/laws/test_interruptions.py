@@ -1,6 +1,7 @@
 """Exact resume: an interrupted training equals an uninterrupted one in weights, optimizer state and logs."""
 
 import json
+import re
 import shutil
 import time
 
@@ -28,6 +29,7 @@ from tests.support.trainings import (
     assert_same,
     content,
     last_state,
+    log_of,
     train_run,
 )
 
@@ -187,6 +189,10 @@ def test_a_plan_by_the_speed_is_kept_through_interruptions(corpus, monkeypatch, 
     shutil.copytree(corpus / "parts", corpus / "whole")
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 4 * Slow.seconds)
     whole = train_run(corpus, "whole", resume=True, **options)
+    start = next(line for line in log_of(whole).splitlines() if "resuming after update" in line)
+    left = re.search(r"about [\d.]+ epochs \((\d+) updates, [\d,]+ target tokens/s\) until 20", start)
+    done = last_state(RunDirectory(corpus / "parts")).update
+    assert (left and int(left[1])) == (planned.lr_schedule.total_updates - done if schedule == "cosine" else None)
     parts, count = train_in_sessions(corpus, "parts", **options)
     assert count > 8
     for run in (whole, parts):
