@@ -27,6 +27,8 @@ from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.plan import Speed, num_validations
 from seq2attn.training.speed import measure_speed
 
+BFLOAT16_SPEED = 1.4
+"""Speed of training by that in float32, on a processor with instructions for bfloat16 (docs/speedrun.md)."""
 MAX_TRIED = 4
 REPEATS = 15.4
 """Decay of the value of repeated text, in epochs: R* of Muennighoff et al. 2023."""
@@ -104,7 +106,11 @@ class CandidateTrial:
 
     def by_table(self) -> list[Estimate]:
         """All candidates at the speed of the table, the best first."""
-        return self._estimates({row.shape: Speed(0, row.speed[self.device.type], 0) for row in self.candidates.rows})
+        rows, scale = self.candidates.rows, 1.0
+        if self.device.type == "cpu":
+            is_bfloat16 = self.experiment(rows[0]).training.precision == "bfloat16"
+            scale = math.sqrt(torch.get_num_threads() / 2) * (BFLOAT16_SPEED if is_bfloat16 else 1)
+        return self._estimates({row.shape: Speed(0, scale * row.speed[self.device.type], 0) for row in rows})
 
     def measured(self, seconds: float) -> list[Estimate]:
         """Those of the first shapes of the table at the speed that is measured in some seconds, the best first."""

@@ -15,7 +15,7 @@ from seq2attn.data.prepared_data import PreparedData
 from seq2attn.data.training_set import TrainingPart, TrainingSet
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.options import InitOptions
-from seq2attn.starter.candidates import MAX_TRIED, REPEATS, Candidates, CandidateTrial, useful_tokens
+from seq2attn.starter.candidates import BFLOAT16_SPEED, MAX_TRIED, REPEATS, Candidates, CandidateTrial, useful_tokens
 from seq2attn.starter.init import Starter
 from seq2attn.starter.parallel_text import ParallelText
 from seq2attn.tokenizers.base import TokenizerPair
@@ -87,6 +87,20 @@ def test_of_models_with_equal_bleu_that_with_more_epochs_is_best(tmp_path):
 
     assert epochs(wide=41.9) == [1.2, 0.7]
     assert epochs(wide=42.9) == [0.7, 1.2]
+
+
+def test_speeds_of_the_table_suit_threads_and_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The table is of two threads in float32."""
+    one = trial(tmp_path, num_pairs=9_000, hours=1)
+
+    def speed(threads: int, precision: str) -> float:
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        given = replace(one, experiment=lambda row: one.experiment(row).with_value("training.precision", precision))
+        return next(found.speed for found in given.by_table() if found.candidate is CANDIDATES.rows[0])
+
+    assert speed(2, "float32") == CANDIDATES.rows[0].speed["cpu"]
+    assert speed(8, "float32") == pytest.approx(2 * speed(2, "float32"))
+    assert speed(2, "bfloat16") == pytest.approx(BFLOAT16_SPEED * speed(2, "float32"))
 
 
 def test_more_text_and_time_take_a_larger_model(tmp_path):
