@@ -47,11 +47,11 @@ def test_repeated_text_is_worth_less_and_less():
 @pytest.mark.parametrize("row", CANDIDATES.rows, ids=lambda row: row.name)
 def test_bleu_is_that_of_the_curve(row, tmp_path):
     """At each point exactly, between them no less than before, and unknown before the first."""
-    one = trial(tmp_path, num_pairs=round(CANDIDATES.tokens_per_epoch * 1e6 / 11), hours=1)
+    one = trial(tmp_path, num_pairs=round(CANDIDATES.tokens_per_epoch * 1e6 / 11), hours=1, device="cuda")
     per_second = one.tokens_per_epoch / one.seconds
 
     def expected(epochs: float) -> float | None:
-        table = replace(CANDIDATES, rows=[replace(row, speed={"cpu": epochs * per_second})])
+        table = replace(CANDIDATES, rows=[replace(row, speed={"cuda": epochs * per_second})])
         return replace(one, candidates=table).by_table()[0].bleu
 
     assert [*row.bleu] == sorted(row.bleu)
@@ -78,11 +78,11 @@ def test_rows_of_one_shape_differ_in_dropout_only():
 
 def test_of_models_with_equal_bleu_that_with_more_epochs_is_best(tmp_path):
     """As at the ends of curves: they do not rise after their last point, so that the slower model was chosen."""
-    one = trial(tmp_path, num_pairs=round(1000 * 3600 / 11), hours=1)
+    one = trial(tmp_path, num_pairs=round(1000 * 3600 / 11), hours=1, device="cuda")
 
     def epochs(wide: float) -> list[float]:
         values = ("wide", 700, wide), ("narrow", 1200, 41.7)
-        rows = [replace(CANDIDATES.rows[0], shape=name, speed={"cpu": n}, bleu={5: bleu}) for name, n, bleu in values]
+        rows = [replace(CANDIDATES.rows[0], shape=name, speed={"cuda": n}, bleu={5: bleu}) for name, n, bleu in values]
         return [round(one.epochs, 1) for one in replace(one, candidates=replace(CANDIDATES, rows=rows)).by_table()]
 
     assert epochs(wide=41.9) == [1.2, 0.7]
