@@ -74,9 +74,8 @@ class ConvolutionalDecoder(Decoder[ConvolutionalDecoderState]):
             x, buffer, output = layer(x, embedded, buffer, layer_memory, attention, position, need_weights=need_weights)
             buffers.append(buffer)
             outputs.append(output)
-        new_state = ConvolutionalDecoderState(
-            tuple(buffers), tuple(output.state for output in outputs), state.position + embedded.size(1)
-        )
+        states = tuple(output.state for output in outputs)
+        new_state = ConvolutionalDecoderState(tuple(buffers), states, state.position + embedded.size(1))
         return DecoderOutput(self.dropout(self.output_proj(x)), new_state, *stack_layers(outputs))
 
 

@@ -130,9 +130,8 @@ class KVCache(SharedState):
         visibility = select_sentences(self.visibility, sentences, beam_size)
         if buffer is None:
             return type(self)(selected, visibility)
-        return type(self)(
-            map_tensors(lambda x: x[:, :, :entries], selected), visibility, CacheBuffer(selected, entries)
-        )
+        views = map_tensors(lambda x: x[:, :, :entries], selected)
+        return type(self)(views, visibility, CacheBuffer(selected, entries))
 
     def with_fixed_capacity(self, steps: int) -> StaticKVCache:
         """A copy that is updated in place."""

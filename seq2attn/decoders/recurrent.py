@@ -53,13 +53,7 @@ class AttentionWiringConfig(Config):
         return self.input_feeding or "cell" in self.context
 
 
-BAHDANAU_WIRING = AttentionWiringConfig(
-    query="previous", context=("cell", "output"), input_feeding=False, word_to_output=True
-)
-"""Section 3.1 and A.2.2, with a tanh layer of s_i (eq. 4) instead of maxout units of s_{i-1}."""
-
-LUONG_WIRING = AttentionWiringConfig()
-"""Section 3 and eq. 5."""
+GeneralAttention = Annotated[AttentionConfig, default_score({"kind": "general", "scaled": True})]
 
 
 @dataclass(frozen=True)
@@ -231,36 +225,34 @@ class BahdanauDecoderConfig(AttentionRNNDecoderConfig):
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:
-        """Wiring of the paper."""
-        return BAHDANAU_WIRING
+        """Section 3.1 and A.2.2 of the paper, with a tanh layer of s_i (eq. 4) instead of maxout units of s_{i-1}."""
+        return AttentionWiringConfig(
+            query="previous", context=("cell", "output"), input_feeding=False, word_to_output=True
+        )
 
 
 class LuongDecoderConfig(AttentionRNNDecoderConfig):
     """Decoder of Luong et al. 2015: query of the current state, context into the attentional vector."""
 
     kind: Literal["luong"] = "luong"
-    attention: Annotated[AttentionConfig, default_score({"kind": "general", "scaled": True})] = Field(
-        {}, validate_default=True
-    )
+    attention: GeneralAttention = Field({}, validate_default=True)
     """Default of `score`: `{kind: general, scaled: true}`."""
     input_feeding: bool = True
     """Feed the last attentional vector to the RNN (Luong et al. 2015, section 3.3)."""
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:
-        """Wiring of the paper, with or without input feeding."""
-        return LUONG_WIRING if self.input_feeding else LUONG_WIRING.model_copy(update={"input_feeding": False})
+        """Section 3 and eq. 5 of the paper, with or without input feeding."""
+        return AttentionWiringConfig(input_feeding=self.input_feeding)
 
 
 class RecurrentDecoderConfig(AttentionRNNDecoderConfig):
     """Recurrent decoder with free wiring of the attention; `bahdanau` and `luong` are two special cases."""
 
     kind: Literal["recurrent"] = "recurrent"
-    attention: Annotated[AttentionConfig, default_score({"kind": "general", "scaled": True})] = Field(
-        {}, validate_default=True
-    )
+    attention: GeneralAttention = Field({}, validate_default=True)
     """Default of `score`: `{kind: general, scaled: true}`."""
-    wiring: AttentionWiringConfig = LUONG_WIRING
+    wiring: AttentionWiringConfig = AttentionWiringConfig()
 
     @property
     def attention_wiring(self) -> AttentionWiringConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -125,9 +125,8 @@ def _run(name: str, check: Check, subject: Subject) -> CheckResult:
     return CheckResult(name, largest, sentence, time.perf_counter() - start, error)
 
 
-def format_check_table(results: Iterable[CheckResult]) -> str:
+def format_check_table(results: Sequence[CheckResult]) -> str:
     """A line per check, and the errors below."""
-    results = list(results)
     rows = [("check", "", "largest", "allowed", "sentence", "time")]
     for result in results:
         outcome = "pass" if result.passed else "FAIL"

@@ -38,7 +38,6 @@ POSITION_OPTIONS = {
     "max_distance": ("relative", "relative-bias"),
 }
 """Options of some kinds of positions."""
-DEFAULT_MAX_DISTANCE = {"relative": 16, "relative-bias": 128}
 
 
 class TransformerLayersConfig(Config):
@@ -191,7 +190,7 @@ class TransformerConfig(TransformerLayersConfig):
 
     @property
     def _max_distance(self) -> int:
-        return self.max_distance or DEFAULT_MAX_DISTANCE[self.position_encoding]
+        return self.max_distance or (128 if self.position_encoding == "relative-bias" else 16)
 
 
 class TransformerEncoder(Encoder):

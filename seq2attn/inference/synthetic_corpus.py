@@ -138,8 +138,7 @@ class SyntheticCorpus:
 
     def _check_direction(self, run: RunDirectory, experiment: ExperimentConfig) -> None:
         sources, targets = experiment.data.training_files
-        text = self.text.resolve()
-        if text in {file.resolve() for file in targets - sources}:
+        if self.text.resolve() in {file.resolve() for file in targets - sources}:
             message = f"by `data.train`, {run.folder} was trained to translate into this text"
             raise UserError(f"{self.text}: {message}; give a run of the other direction")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, TypeAlias, overload
+from typing import Any, overload
 
 import seq2attn
 from seq2attn.errors import UserError
@@ -49,9 +49,6 @@ from seq2attn.search.translate_ids import (
     retry_with_smaller_batches,
 )
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
-
-RankedHypotheses: TypeAlias = Sequence[Sequence[Hypothesis]]
-"""Hypotheses of each segment of a line, best first."""
 
 
 @dataclass(eq=False, repr=False)
@@ -241,9 +238,8 @@ class Translator:
         checker.add(TRUNCATED, [line for line, is_truncated in enumerate(truncated, number) if is_truncated])
         checker.not_finite.extend(line for line, segments in enumerate(ranked, number) if [NAN_HYPOTHESIS] in segments)
         for line, hypotheses, is_truncated in zip(lines, ranked, truncated, strict=True):
-            translation = build_translation(
-                line, engine_sources(self.members, line), hypotheses, num_hypotheses, self.tokenizers, self._decode
-            )
+            sources = engine_sources(self.members, line)
+            translation = build_translation(line, sources, hypotheses, num_hypotheses, self.tokenizers, self._decode)
             weights = self.translation_weights(translation) if attention else None
             yield replace(translation, truncated=is_truncated, attention_weights=weights)
 
@@ -251,14 +247,15 @@ class Translator:
         """The line as token ids of the first model, split or truncated if it has more than a model or engine takes."""
         return encode_line(self.members, line, lengths, self.engine.max_source_length)
 
-    def _search(self, lines: Sequence[SourceLine], search: SearchConfig, phrases: Phrases) -> list[RankedHypotheses]:
-        """The hypotheses of all segments of each line; `phrases` of each segment, if there is a glossary."""
+    def _search(
+        self, lines: Sequence[SourceLine], search: SearchConfig, phrases: Phrases
+    ) -> list[list[list[Hypothesis]]]:
+        """The hypotheses, best first, of all segments of each line; `phrases` of each, if there is a glossary."""
         segments = [segment for line in lines for segment in engine_sources(self.members, line)]
         prefixes = [ids for line in lines for ids in line.prefixes(self.target.line_prefix)]
         translate = partial(self.engine.translate, segments, search, prefixes=prefixes, phrases=phrases)
-        output, self.max_batch_tokens = retry_with_smaller_batches(
-            translate, self.max_batch_tokens, max(map(len, segments))
-        )
+        longest = max(map(len, segments))
+        output, self.max_batch_tokens = retry_with_smaller_batches(translate, self.max_batch_tokens, longest)
         if self.replace_unk:
             output = replace_unknown_words(self.model, self.tokenizers, lines, output, self.glossary)
         if search.mbr:

@@ -44,9 +44,7 @@ def replace_unknown_words(
     """
     source, target = tokenizers
     assert isinstance(source, WordTokenizer) and isinstance(target, WordTokenizer), "`load` has checked it"
-    parts = [
-        (ids, words) for line in lines for ids, words in zip(line.segments, _source_words(source, line), strict=True)
-    ]
+    parts = [part for line in lines for part in zip(line.segments, _source_words(source, line), strict=True)]
     pairs = [
         (ids, one.tokens)
         for (ids, words), segment in zip(parts, hypotheses, strict=True)

@@ -99,10 +99,9 @@ def cross_attention_weights(
     """
     output: list[NDArray[np.float32] | None] = [None] * len(pairs)
     for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
-        for row, (weights, _) in zip(
-            rows, _decoder_weights(model, [pairs[row] for row in rows], self_attention=False), strict=True
-        ):
-            output[row] = weights
+        weights = _decoder_weights(model, [pairs[row] for row in rows], self_attention=False)
+        for row, (cross_attention, _) in zip(rows, weights, strict=True):
+            output[row] = cross_attention
     return output
 
 

@@ -56,7 +56,7 @@ class InputFedRNN(nn.Module):
             for layer in (self.input_proj, *upper):
                 open_forget_gate(layer.bias)
 
-    def steps(self, embedded: Tensor) -> RNNSteps:
+    def steps(self, embedded: Tensor) -> ReferenceSteps | FusedSteps:
         """The steps for tokens [N, T, E], to be called in turn."""
         return FusedSteps(self, embedded) if is_grad_recording() else ReferenceSteps(self, embedded)
 
@@ -103,9 +103,6 @@ class FusedSteps:
             new_states.append(cell(t, self._dropout(x) if layer else x, state))
             x = new_states[-1][0]
         return x, new_states
-
-
-RNNSteps = ReferenceSteps | FusedSteps
 
 
 def unstack_layer_states(state: RNNState) -> list[RNNState]:

@@ -72,10 +72,8 @@ def with_coverage(model: SearchModel, weight: float) -> tuple[SearchModel, EndSc
     The penalty is times `weight`, and for an ensemble the mean of those of its models.
     """
     if isinstance(model, Ensemble):
-        members = tuple(_coverage_model(member) for member in model.models)
-        return Ensemble(
-            members
-        ), lambda states: weight / len(states) * reduce(torch.add, (state.penalty for state in states))
+        ensemble = Ensemble(tuple(map(_coverage_model, model.models)))
+        return ensemble, lambda states: weight / len(states) * reduce(torch.add, (state.penalty for state in states))
     return _coverage_model(model), lambda state: weight * state.penalty
 
 

@@ -96,9 +96,8 @@ class DiverseBeamSearch(BeamSearch):
             is_surplus = continues & (continues.cumsum(1) > self.beam_size)
             taken = taken.scatter_add(1, token, (~is_surplus & (score > NEG_INF)).to(taken.dtype))
             log_prob = log_probs[:, group].flatten(1).gather(1, parent * log_probs.size(-1) + token)
-            parts.append(
-                (parent, token, (scores[:, group].gather(1, parent) + log_prob).masked_fill(is_surplus, NEG_INF))
-            )
+            score = (scores[:, group].gather(1, parent) + log_prob).masked_fill(is_surplus, NEG_INF)
+            parts.append((parent, token, score))
         parent, token, score = (torch.stack(x, 1).flatten(0, 1) for x in zip(*parts, strict=True))
         return parent, token, score
 

@@ -83,7 +83,7 @@ def freeze_parameters(model: nn.Module, training: TrainingConfig) -> None:
 
 
 def _add_adapters(model: nn.Module, lora: LoRAConfig) -> None:
-    selected = {id(parameter) for parameter in select_parameters(model, lora.parts, "training.lora.parts").values()}
+    selected = set(map(id, select_parameters(model, lora.parts, "training.lora.parts").values()))
     uses = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and id(layer.weight) in selected]
     layers = [layer for layer in layers if uses[id(layer.weight)] == 1]
@@ -167,9 +167,7 @@ def _copied_tensors(
     model: nn.Module, weights: dict[str, Tensor], init: InitFromConfig, *, is_same_source: bool
 ) -> dict[str, Tensor]:
     """The tensors of a model that begin with those of a run. Raises FieldError if they cannot."""
-    excluded = {
-        id(parameter) for parameter in select_parameters(model, init.exclude, "training.init_from.exclude").values()
-    }
+    excluded = set(map(id, select_parameters(model, init.exclude, "training.init_from.exclude").values()))
     tensors = {name: t for name, t in model.state_dict(keep_vars=True).items() if id(t) not in excluded}
     if mistakes := _mismatches(tensors, weights, is_same_source=is_same_source):
         more = f", and {len(mistakes) - 1} more" if len(mistakes) > 1 else ""

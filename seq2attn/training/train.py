@@ -155,12 +155,11 @@ def _check_guided_alignment(loss_module: TrainingLoss) -> None:
     """Raises UserError if the decoder, perhaps a plug-in, lacks the attention that is to be guided."""
     if loss_module.guided_alignment is None:
         return
-    was_training = loss_module.training
     loss_module.eval()
     token = torch.full((1, 1), EOS, device=next(loss_module.parameters()).device)
     with torch.no_grad():
         weights = loss_module.model(token, Sequences(token.bool()), token, need_weights=True).cross_attention
-    loss_module.train(was_training)
+    loss_module.train()
     if mistake := loss_module.guided_alignment.unsupported(*((0, 0) if weights is None else weights.shape[1:3])):
         raise UserError(f"`{mistake.field}` {mistake.message}")
 

@@ -32,7 +32,7 @@ from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.engines.base import Engine
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.search.search_config import BeamConfig, LengthsConfig, SampleConfig, SearchConfig
+from seq2attn.search.search_config import BeamConfig, SampleConfig, SearchConfig
 from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 from seq2attn.tokenizers.vocabulary import EOS, Vocabulary
 
@@ -92,7 +92,11 @@ class CTranslate2Engine(Engine):
 
     def unsupported(self, search: SearchConfig) -> list[FieldError]:
         """Options of a search that CTranslate2 does not have, with their config keys."""
-        return [*unsupported_search(search), *self._check_max_length(search.lengths)]
+        mistakes, longest = unsupported_search(search), self.max_target_length
+        if longest is not None and search.lengths.max_length > longest:
+            message = f"the exported model has positions for {longest:,} tokens; use at most that, or ``engine=native``"
+            mistakes.append(FieldError("search.lengths.max_length", message))
+        return mistakes
 
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
@@ -173,13 +177,6 @@ class CTranslate2Engine(Engine):
                 max_input_length=0,
             )
         return [list(result.log_probs) for result in results]
-
-    def _check_max_length(self, lengths: LengthsConfig) -> list[FieldError]:
-        longest = self.max_target_length
-        if longest is None or lengths.max_length <= longest:
-            return []
-        message = f"the exported model has positions for {longest:,} tokens; use at most that, or ``engine=native``"
-        return [FieldError("search.lengths.max_length", message)]
 
     @property
     def _max_tokens(self) -> int:

@@ -18,8 +18,6 @@ from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoint
 from seq2attn.training.checkpoints.retention import rank_checkpoints, validated_checkpoints
 from seq2attn.training.metrics_logger import METRICS_FILE
 
-METRICS_HINT = "remove the file; removed checkpoints are then not detected"
-
 
 @dataclass(frozen=True)
 class AveragedWeights:
@@ -73,7 +71,7 @@ def average(run: Path | str, *, last: int | None = None, best: int | None = None
 def _removed_between(run: RunDirectory, chosen: list[Checkpoint]) -> list[int]:
     """The validated updates from the first of the chosen checkpoints on whose checkpoints were removed."""
     path, updates = run.folder / METRICS_FILE, [checkpoint.train_state.update for checkpoint in chosen]
-    lines = read_objects(path, METRICS_HINT) if path.exists() else ()
+    lines = read_objects(path, "remove the file; removed checkpoints are then not detected") if path.exists() else ()
     updates_of_lines = [line.get("update") for line in lines if line.get("kind") == "validation"]
     validated = {update for update in updates_of_lines if type(update) is int}
     return sorted(update for update in validated.difference(updates) if updates[0] < update < updates[-1])

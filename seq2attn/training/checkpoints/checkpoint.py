@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -121,10 +122,8 @@ def list_checkpoints(run: Path) -> list[Checkpoint]:
     """The checkpoints of a run whose state is valid, oldest first."""
     checkpoints = []
     for folder in checkpoint_folders(run):
-        try:
+        with suppress(CorruptFileError):
             checkpoints.append(read_checkpoint(folder))
-        except CorruptFileError:
-            continue
     return checkpoints
 
 
@@ -171,26 +170,21 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
     weights, tensors = load_checkpoint(checkpoint)
     copy_weights(model, weights, checkpoint.model_path)
     if optimizer is not None:
-        _check_optimizer_state(tensors, checkpoint, optimizer)
-        groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": _unflatten(tensors), "param_groups": groups})
+        state, groups = _optimizer_state(tensors, checkpoint, optimizer), optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _check_optimizer_state(
+def _optimizer_state(
     tensors: dict[str, Tensor], checkpoint: Checkpoint, optimizer: torch.optim.Optimizer
-) -> None:
-    """Check names and shapes, which `load_state_dict` does not."""
+) -> dict[int, dict[str, Tensor]]:
+    """The state by the number of each parameter. Names and shapes are checked, which `load_state_dict` does not."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     shapes = {str(index): parameter.shape for index, parameter in enumerate(parameters)}
+    state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        shape = shapes.get(name.partition(".")[0])
+        index, _, key = name.partition(".")
+        shape = shapes.get(index)
         if shape is None or (tensor.dim() > 0 and tensor.shape != shape):
             raise RunError(f"{checkpoint.optimizer_path}: `{name}` does not match the trained weights")
-
-
-def _unflatten(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        index, _, key = name.partition(".")
-        state.setdefault(int(index), {})[key] = value
+        state.setdefault(int(index), {})[key] = tensor
     return state
