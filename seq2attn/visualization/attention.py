@@ -98,8 +98,7 @@ def draw_attention(
     if len(sentences) != 1:
         raise UserError(f"{path}: a picture shows one sentence, not {len(sentences)}; use a page (.html) for several")
     attention = select_map(sentences[0], selection)
-    title = f"{run_name}\n{attention.keys.text}"
-    draw_heatmap(attention, path, color_scale=selection.color_scale, title=title)
+    draw_heatmap(attention, path, color_scale=selection.color_scale, title=f"{run_name}\n{attention.keys.text}")
     return None
 
 
