@@ -71,17 +71,17 @@ class TransformersEngine(Engine):
             if not source:
                 output.append([Hypothesis((), 0.0, 0.0)])
                 continue
+            longest = max(limit, len(prefix) + 1)
             config = GenerationConfig(
                 num_beams=beam,
-                max_new_tokens=max(limit, len(prefix) + 1),
+                max_new_tokens=longest,
                 **({"length_penalty": alpha, "early_stopping": "never"} if beam > 1 else {}),
                 eos_token_id=self.rows[1][EOS],
                 pad_token_id=self.rows[1][PAD],
                 decoder_start_token_id=self._start,
             )
-            constraint = _Constraint(self, max(limit, len(prefix) + 1), prefix)
-            output_ids = self.model.generate(self._source(source), config, logits_processor=[constraint])
-            ids = output_ids[0].tolist()
+            constraint = _Constraint(self, longest, prefix)
+            ids = self.model.generate(self._source(source), config, logits_processor=[constraint])[0].tolist()
             ids = ids[1 : ids.index(self.rows[1][EOS], 1)]
             tokens = tuple(EOS + self.rows[1][EOS:].index(id) for id in ids)  # BOS may have the row of another token
             log_prob = sum(self.token_log_probs([(source, tokens)], budget=budget)[0])
