@@ -140,8 +140,7 @@ class YAMLReader:
             loader.forward(skip)
             return loader.get_single_node()
         except ReaderError as error:
-            message = f"YAML allows no character {ord(text[error.position]):#04x}"
-            self._stop_at(name, text, error.position, message)
+            self._stop_at(name, text, error.position, f"YAML allows no character {ord(text[error.position]):#04x}")
         except MarkedYAMLError as error:
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             mark = error.problem_mark or error.context_mark
@@ -231,8 +230,7 @@ class YAMLReader:
 
     def _stop_at(self, name: str, text: str, index: int, message: str, length: int = 1) -> NoReturn:
         """Stop at `length` characters of the text of a file, or of the command line."""
-        place = Node("", "", _mark(name, text, index), _mark(name, text, index + length))
-        self._stop(place, message)
+        self._stop(Node("", "", _mark(name, text, index), _mark(name, text, index + length)), message)
 
 
 def parse_yaml(raw: bytes, path: Path) -> dict[str, Any]:
