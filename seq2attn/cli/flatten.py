@@ -9,6 +9,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+EMPTY, KEYWORD = Parameter.empty, Parameter.KEYWORD_ONLY
+
 
 def takes(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command with the arguments and options `names`, in the order of `--help`.
@@ -24,7 +26,7 @@ def takes(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         types = dict(hints)
         for group in groups.values():
             types |= {name: _one_type(hint) for name, hint in get_type_hints(group, include_extras=True).items()}
-            defaults |= {one.name: Parameter.empty if one.default is MISSING else one.default for one in fields(group)}
+            defaults |= {field.name: EMPTY if field.default is MISSING else field.default for field in fields(group)}
 
         @functools.wraps(function)
         def command(**values: Any) -> None:
@@ -35,8 +37,7 @@ def takes(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             function(**arguments)
 
         parameters = [
-            Parameter(name, Parameter.KEYWORD_ONLY, annotation=types[name], default=defaults[name])
-            for name in names.split()
+            Parameter(name, KEYWORD, annotation=types[name], default=defaults[name]) for name in names.split()
         ]
         vars(command)["__signature__"] = inspect.Signature(parameters)
         return command

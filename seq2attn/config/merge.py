@@ -36,7 +36,8 @@ def merge(base: YAMLValue, over: YAMLValue, model: type[Config], dropped: list[s
                 keys = ", ".join(f"`{'.'.join((*names, key))}`" for key in named)
                 dropped.append(f"`{'.'.join(names)}` of kind `{new.kind}` has no {keys}: dropped")
         for key in [key for key in old.content if key in new.content]:
-            both.content[key] = merged(old.content[key], new.content[key], key_type.child(both, key), (*names, key))
+            inner = key_type.child(both, key)
+            both.content[key] = merged(old.content[key], new.content[key], inner, (*names, key))
         if new.node.start_mark.name == COMMAND_LINE and (old.node.value or not new.node.value):
             return replace(old, content=both.content)  # errors in the mapping have their place in a file rather
         return both

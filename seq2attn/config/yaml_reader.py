@@ -140,7 +140,8 @@ class YAMLReader:
             loader.forward(skip)
             return loader.get_single_node()
         except ReaderError as error:
-            self._stop_at(name, text, error.position, f"YAML allows no character {ord(text[error.position]):#04x}")
+            message = f"YAML allows no character {ord(text[error.position]):#04x}"
+            self._stop_at(name, text, error.position, message)
         except MarkedYAMLError as error:
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             mark = error.problem_mark or error.context_mark

@@ -122,7 +122,8 @@ class _Preparation:
 
         def training_pairs() -> Iterator[EncodedPair]:
             for name, corpus in train.items():
-                yield from pair_filter.filter(inspector.inspect(_encode(corpus, tokenizers, name, sizes[name])))
+                pairs = _encode(corpus, tokenizers, name, sizes[name])
+                yield from pair_filter.filter(inspector.inspect(pairs))
                 parts.append(TrainingPart.of_corpus(corpus, pair_filter.report))
 
         _save(training_pairs(), tokenizers, self.folder / TRAIN, with_alignments=data.has_alignments)

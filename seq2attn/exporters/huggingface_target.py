@@ -43,6 +43,7 @@ MARIAN_NOTE = """\
 `save_pretrained` of a Marian model leaves out its tables of positions, and others are computed when that is loaded:
 set `model._keys_to_ignore_on_save = None` before.
 """
+SEARCH = "Its search is that of `generation_config.json`."
 MIN_POSITIONS = 1024
 """Least number of rows of a table of positions."""
 LAYER_OPTIONS = {
@@ -108,7 +109,7 @@ class HuggingFaceTarget(ExportTarget):
         source = run.tokenizers.source
         tag = source.config.tag if isinstance(source.config, SentencePieceTokenizerConfig) else None
         values = {"tag": f"{tag + ' '!r} + " if tag else ""}
-        return write_program(self.name, source, folder, values, "Its search is that of `generation_config.json`.")
+        return write_program(self.name, source, folder, values, SEARCH)
 
     def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
         """A note on saving a Marian model again. This package has no engine for the export."""

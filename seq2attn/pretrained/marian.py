@@ -139,7 +139,8 @@ class Marian(MarianTokens):
     def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
         """The original model with its `tensors` and the given positions."""
         model = super().load_original(tensors)
-        for side, wavelengths in zip((model.model.encoder, model.model.decoder), self.wavelengths, strict=True):
+        sides = model.model.encoder, model.model.decoder
+        for side, wavelengths in zip(sides, self.wavelengths, strict=True):
             encoding = SinusoidalPositionEncoding(self.architecture.d_model, wavelengths)
             side.embed_positions.weight.data.copy_(encoding(torch.arange(self.max_positions)))
         return model

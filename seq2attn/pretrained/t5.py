@@ -177,7 +177,8 @@ class T5(Family):
     def search(self) -> dict[str, Any]:
         """The search section, with the settings of the task."""
         language, task = self.task
-        generation = validate_fields(Generation, self.generation.model_dump() | task, self.folder / CONFIG_FILE)
+        fields = self.generation.model_dump() | task
+        generation = validate_fields(Generation, fields, self.folder / CONFIG_FILE)
         return generation.search(self.max_positions, language)
 
     def load_original(self, tensors: Mapping[str, Tensor]) -> Any:

@@ -81,7 +81,8 @@ class TransformersEngine(Engine):
                 decoder_start_token_id=self._start,
             )
             constraint = _Constraint(self, longest, prefix)
-            ids = self.model.generate(self._source(source), config, logits_processor=[constraint])[0].tolist()
+            output_ids = self.model.generate(self._source(source), config, logits_processor=[constraint])
+            ids = output_ids[0].tolist()
             ids = ids[1 : ids.index(self.rows[1][EOS], 1)]
             tokens = tuple(EOS + self.rows[1][EOS:].index(id) for id in ids)  # BOS may have the row of another token
             log_prob = sum(self.token_log_probs([(source, tokens)], budget=budget)[0])

@@ -98,7 +98,8 @@ def draw_attention(
     if len(sentences) != 1:
         raise UserError(f"{path}: a picture shows one sentence, not {len(sentences)}; use a page (.html) for several")
     attention = select_map(sentences[0], selection)
-    draw_heatmap(attention, path, color_scale=selection.color_scale, title=f"{run_name}\n{attention.keys.text}")
+    title = f"{run_name}\n{attention.keys.text}"
+    draw_heatmap(attention, path, color_scale=selection.color_scale, title=title)
     return None
 
 
