@@ -133,8 +133,7 @@ def is_plugin(component: Config) -> bool:
 
 def plugin_modules(config: Config) -> tuple[str, ...]:
     """The modules of the plug-ins in a config."""
-    modules = re.findall(r'"kind":"([^":]+):', config.model_dump_json())
-    return tuple(sorted(set(modules)))
+    return tuple(sorted({*re.findall(r'"kind":"([^":]+):', config.model_dump_json())}))
 
 
 def _module(name: str, kind: str) -> ModuleType:

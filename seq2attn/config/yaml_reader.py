@@ -231,8 +231,7 @@ class YAMLReader:
 
     def _stop_at(self, name: str, text: str, index: int, message: str, length: int = 1) -> NoReturn:
         """Stop at `length` characters of the text of a file, or of the command line."""
-        place = Node("", "", _mark(name, text, index), _mark(name, text, index + length))
-        self._stop(place, message)
+        self._stop(Node("", "", _mark(name, text, index), _mark(name, text, index + length)), message)
 
 
 def parse_yaml(raw: bytes, path: Path) -> dict[str, Any]:

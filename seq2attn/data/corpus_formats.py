@@ -10,7 +10,6 @@ import html
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import count
 
 VALID_EVERY = 23
 """The pair in 23 of TED's training text that `prepare-iwslt14.sh` of fairseq sets aside for validation."""
@@ -55,7 +54,7 @@ def ted_valid(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def _ted(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     sentences = (_TED_TEXT_TAGS.sub(b"", line).strip() + b"\n" for line in lines if not _TED_METADATA.match(line))
-    return zip(count(1), unescaped(sentences), strict=False)
+    return enumerate(unescaped(sentences), start=1)
 
 
 def tatoeba(lines: Iterable[bytes], *, split: str, column: int) -> Iterator[bytes]:

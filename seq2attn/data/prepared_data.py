@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NotRequired
 
 from pydantic import PositiveInt, TypeAdapter
-from typing_extensions import TypedDict
 
 from seq2attn.data.corpus import Corpus, read_text_pairs
 from seq2attn.data.training_set import TrainingPart, TrainingSet
@@ -30,14 +28,12 @@ PREPARED, TRAIN, DEV = "data/prepared.json", "data/train", "data/dev"
 PREPARE_HINT = "remove the folder it is in, and prepare the data again"
 
 
-class _Counts(TypedDict):
+@dataclass(frozen=True)
+class _Counts:
     """Content of `data/prepared.json`, besides fingerprints."""
 
     corpora: tuple[TrainingPart, ...]
-    references: NotRequired[PositiveInt]
-
-
-_COUNTS = TypeAdapter(_Counts)
+    references: PositiveInt = 1
 
 
 @dataclass(frozen=True)
@@ -62,16 +58,16 @@ def load_prepared(folder: Path | str) -> PreparedData:
     folder = Path(folder)
     content = read_object(folder / PREPARED, "prepare the data first")
     check_format(content, folder / PREPARED, PREPARE_HINT)
-    prepared = validate(_COUNTS, content, folder / PREPARED, "has no counts of the training corpora", PREPARE_HINT)
-    parts, num_references = prepared["corpora"], prepared.get("references", 1)
+    problem = "has no counts of the training corpora"
+    counts = validate(TypeAdapter(_Counts), content, folder / PREPARED, problem, PREPARE_HINT)
     tokenizers = load_tokenizers(folder)
     train, dev = (_load_corpus(folder / name, tokenizers) for name in (TRAIN, DEV))
-    if sum(part.report.num_kept for part in parts) != len(train):
+    if sum(part.report.num_kept for part in counts.corpora) != len(train):
         raise RunError(
             f"{folder / PREPARED}: its corpora do not add up to the pairs of {folder / TRAIN}; {PREPARE_HINT}"
         )
-    streams = [list(read_text_pairs(path)) for path in dev_text_paths(folder, num_references)]
-    training_set = TrainingSet(tokenizers, train, text_path(folder / TRAIN), parts)
+    streams = [list(read_text_pairs(path)) for path in dev_text_paths(folder, counts.references)]
+    training_set = TrainingSet(tokenizers, train, text_path(folder / TRAIN), counts.corpora)
     references = tuple(tuple(target for _, target in stream) for stream in streams)
     return PreparedData(*tokenizers, training_set, dev, tuple(source for source, _ in streams[0]), references)
 

@@ -52,10 +52,9 @@ def _options(config: TransformerConfig, dim: int) -> dict[str, Any]:
     """Options of an encoder or a decoder of width `dim`."""
     kinds = import_ctranslate2().specs.common_spec.Activation
     activations = {"relu": kinds.RELU, "gelu": kinds.GELU, "gelu_tanh": kinds.GELUTanh, "silu": kinds.SWISH}
-    activation = GATED_ACTIVATIONS.get(config.activation, config.activation)
     return {
         "pre_norm": config.norm_order == "pre",
-        "activation": activations[activation],
+        "activation": activations[GATED_ACTIVATIONS.get(config.activation, config.activation)],
         "ffn_glu": config.activation in GATED_ACTIVATIONS,
         "layernorm_embedding": config.embedding_norm,
         "rms_norm": config.norm_type == "rmsnorm",
@@ -156,9 +155,8 @@ class CTranslate2Target(ExportTarget):
     def unsupported(self, experiment: ExperimentConfig) -> list[FieldError]:
         """Options of a model that CTranslate2 has no layer for, with their config keys."""
         import_ctranslate2()
-        model = experiment.model
-        mistakes = unsupported_parts(ENGINE_NAME, model)
-        parts = model.encoder, model.decoder
+        mistakes = unsupported_parts(ENGINE_NAME, experiment.model)
+        parts = experiment.model.encoder, experiment.model.decoder
         norms = [part.norm_type for part in parts if isinstance(part, TransformerLayersConfig)]
         if len({*norms}) > 1:
             message = f"norm for the decoder that differs from the encoder's, `{norms[0]}`"

@@ -81,8 +81,7 @@ class HuggingFaceTarget(ExportTarget):
         """Write config, weights, tokenizers and search settings."""
         loaded = run.load()
         experiment = loaded.experiment
-        sizes = [len(vocabulary) for vocabulary in loaded.tokenizers.vocabularies]
-        architecture = _architecture(experiment, sizes)
+        architecture = _architecture(experiment, [*map(len, loaded.tokenizers.vocabularies)])
         write_json(folder / CONFIG_FILE, architecture)
         write_json(folder / GENERATION_FILE, _generation(experiment.search))
         weights = _weights(experiment.model, loaded.model, architecture["max_position_embeddings"])

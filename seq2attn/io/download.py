@@ -58,8 +58,7 @@ def _resume(url: str, file: BinaryIO) -> None:
                 raise OSError(f"it had {have} bytes, more than the {total} expected; emptied") from None
             return  # complete; another file would have another content
     with response:
-        resumed = response.status == HTTPStatus.PARTIAL_CONTENT
-        if not resumed:
+        if response.status != HTTPStatus.PARTIAL_CONTENT:
             file.truncate(0)
             have = 0
         rest = response.headers["Content-Length"]

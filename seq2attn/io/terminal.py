@@ -123,9 +123,8 @@ def open_standard_streams() -> None:
     """
     if sys.stdin is None:
         os.open(os.devnull, os.O_RDONLY)
-    out = _open(sys.stdout, os.O_RDONLY)
-    messages = _open(sys.stderr, os.O_WRONLY)
-    sys.stdout, sys.stderr = Output(out), Messages(messages)
+    sys.stdout = Output(_open(sys.stdout, os.O_RDONLY))
+    sys.stderr = Messages(_open(sys.stderr, os.O_WRONLY))
 
 
 def _open(stream: TextIO | None, mode: int) -> TextIO:

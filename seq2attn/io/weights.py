@@ -117,16 +117,12 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _metadata(file: Any, path: Path) -> dict[str, Any]:
-    text = (file.metadata() or {}).get(METADATA_KEY, "{}")
-    try:
-        return parse_object(text, path, WEIGHTS_HINT)
-    except RunError as error:
-        raise CorruptFileError(str(error)) from None
+    return parse_object((file.metadata() or {}).get(METADATA_KEY, "{}"), path, WEIGHTS_HINT)
 
 
 @contextmanager
 def open_tensors(path: Path) -> Iterator[Any]:
-    """An open safetensors file. Raises RunError when it is missing or corrupt."""
+    """An open safetensors file. Raises RunError when it is missing, CorruptFileError when it cannot be read."""
     try:
         _check_header(path)
         with safetensors.safe_open(path, "pt") as file:
@@ -137,18 +133,17 @@ def open_tensors(path: Path) -> Iterator[Any]:
         ) from None
     except (safetensors.SafetensorError, OSError) as error:
         raise CorruptFileError(f"{path}: the weights cannot be read ({error}); {WEIGHTS_HINT}") from None
+    except RunError as error:  # about the header or the metadata
+        raise CorruptFileError(str(error)) from None
 
 
 def _check_header(path: Path) -> None:
-    """Raises CorruptFileError for a header that would take much memory, OSError for a file that is not regular."""
+    """Raises RunError for a header that would take much memory, OSError for a file that is not regular."""
     with open_regular(path) as file:
         header = file.read(min(int.from_bytes(file.read(8), "little"), MAX_HEADER_BYTES))
-    try:
-        check_num_values(header, path, WEIGHTS_HINT)
-    except RunError as error:
-        raise CorruptFileError(str(error)) from None
+    check_num_values(header, path, WEIGHTS_HINT)
     if header.count(b"{") > MAX_ARRAYS:  # also in tokens of the vocabularies, of which few have one
-        raise CorruptFileError(f"{path}: has more than {MAX_ARRAYS:,} tensors; {WEIGHTS_HINT}")
+        raise RunError(f"{path}: has more than {MAX_ARRAYS:,} tensors; {WEIGHTS_HINT}")
 
 
 def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:

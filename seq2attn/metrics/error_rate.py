@@ -63,9 +63,6 @@ class ExactMatch(TokenErrorRate):
 
     name = "exact match"
 
-    def __init__(self, *, lowercase: bool = False) -> None:
-        super().__init__(tokens="words", lowercase=lowercase)
-
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[float]:
         return [hypothesis.split() in ref_kwargs["references"], 1]
 

@@ -276,7 +276,7 @@ class AttentionSelection:
     whole_words: Annotated[bool, typer.Option("--whole-words", help="Draw words instead of subwords.")] = False
     color_scale: Annotated[
         ColorScale, typer.Option(help="The weight drawn in full color: the largest, the largest of each row, or 1.")
-    ] = "max"
+    ] = "max"  # weights are small in long sentences and means of heads
 
     def __post_init__(self) -> None:
         """Check the color scale, which Python users may misspell. Raises UserError."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -141,24 +140,20 @@ class Bart(BartFamily):
     tokenizer_class = "BartTokenizer"
     norms: ClassVar[Mapping[str, Any]] = {"norm_order": "post", "embedding_norm": True}
 
-    @property
-    def file(self) -> Path:
-        """The tokenizer."""
-        return self.folder / HF_TOKENIZER_FILE
-
     def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides."""
         self.check_target_language()
-        section = {"kind": "hugging-face", "path": self.file.resolve(), "tag": OUR_START}
+        section = {"kind": "hugging-face", "path": (self.folder / HF_TOKENIZER_FILE).resolve(), "tag": OUR_START}
         return section, section
 
     def token_ids(self) -> tuple[VocabularyFile, VocabularyFile]:
         """A file and its id of each token, for both sides."""
-        content = read_object(self.file, FILE_HINT, MAX_FILE_BYTES)
+        file = self.folder / HF_TOKENIZER_FILE
+        content = read_object(file, FILE_HINT, MAX_FILE_BYTES)
         try:
             added = {entry["content"]: int(entry["id"]) for entry in content["added_tokens"]}
             ids = {**content["model"]["vocab"], **added}
             ids[OUR_START] = ids.pop("<s>")
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{self.file}: is not the tokenizer of a BART ({error!r})") from None
-        return (self.file, ids), (self.file, ids)
+            raise DataError(f"{file}: is not the tokenizer of a BART ({error!r})") from None
+        return (file, ids), (file, ids)

@@ -90,12 +90,11 @@ class Generation(Config):
         The lengths of the file include the first token, and the maximum EOS too.
         """
         code = re.match("[a-z]{2,3}(?![A-Za-z])", language or "")
-        longest = min(self.max_length or max_positions + 1, max_positions + 1) - 2
         lengths = {
             "length_penalty": "average",
             "alpha": self.length_penalty,
             "min_length": max(self.min_length - 1, 0),
-            "max_length": longest,
+            "max_length": min(self.max_length or max_positions + 1, max_positions + 1) - 2,
             "max_length_ratio": self.max_length_ratio,
             "source_language": code[0] if code else "und",
         }

@@ -175,8 +175,7 @@ def convert_weights(
     weights = {}
     for name in unique_state_dict(model):
         if name in tables.groups:
-            table = tables.table(name, tensors)
-            weights[name] = table[source if name == OUR_SOURCE else target]
+            weights[name] = tables.table(name, tensors)[source if name == OUR_SOURCE else target]
         elif name == OUR_BIAS:
             bias = tensors[tables.names.bias][0] if tables.names.bias in tensors else torch.zeros(tables.target_size)
             weights[name] = bias[target].index_fill(0, torch.tensor([PAD, BOS]), FORBIDDEN_LOGIT)

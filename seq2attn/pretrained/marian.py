@@ -43,11 +43,6 @@ class MarianArchitecture(BartArchitecture):
 class MarianTokens(BartFamily):
     """A SentencePiece model for each side, with ids from a vocabulary."""
 
-    @property
-    def own_options(self) -> tuple[str, ...]:
-        """The normalization of punctuation."""
-        return ("punctuation",)
-
     def tokenizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tokenizer sections of both sides; a multilingual model has a tag before each source line."""
         normalizes = self.options.punctuation and self.tokenizer_settings.get("normalize_punctuation") is not False
@@ -117,15 +112,14 @@ class Marian(MarianTokens):
     @property
     def own_options(self) -> tuple[str, ...]:
         """The normalization of punctuation, and positions that are not known."""
-        return super().own_options if self.architecture.wavelengths else (*super().own_options, "positions")
+        return ("punctuation",) if self.architecture.wavelengths else ("punctuation", "positions")
 
     @property
     def tables(self) -> Tables:
         """The embeddings and the output layer."""
         fields = self.architecture
-        shared, target_size = fields.share_encoder_decoder_embeddings, fields.vocab_size
-        if not shared:
-            target_size = fields.decoder_vocab_size or fields.vocab_size
+        shared = fields.share_encoder_decoder_embeddings
+        target_size = fields.vocab_size if shared else fields.decoder_vocab_size or fields.vocab_size
         return Tables(self.names, fields.vocab_size, target_size, fields.d_model, shared, fields.tie_word_embeddings)
 
     @cached_property

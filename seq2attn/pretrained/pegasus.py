@@ -47,7 +47,7 @@ class Pegasus(MarianTokens):
     @property
     def own_options(self) -> tuple[str, ...]:
         """The normalization of punctuation, for Marian's tokenizer."""
-        return super().own_options if self.has_marian_tokenizer else ()
+        return ("punctuation",) if self.has_marian_tokenizer else ()
 
     @property
     def has_marian_tokenizer(self) -> bool:

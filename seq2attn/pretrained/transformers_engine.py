@@ -71,15 +71,16 @@ class TransformersEngine(Engine):
             if not source:
                 output.append([Hypothesis((), 0.0, 0.0)])
                 continue
+            longest = max(limit, len(prefix) + 1)
             config = GenerationConfig(
                 num_beams=beam,
-                max_new_tokens=max(limit, len(prefix) + 1),
+                max_new_tokens=longest,
                 **({"length_penalty": alpha, "early_stopping": "never"} if beam > 1 else {}),
                 eos_token_id=self.rows[1][EOS],
                 pad_token_id=self.rows[1][PAD],
                 decoder_start_token_id=self._start,
             )
-            constraint = _Constraint(self, max(limit, len(prefix) + 1), prefix)
+            constraint = _Constraint(self, longest, prefix)
             output_ids = self.model.generate(self._source(source), config, logits_processor=[constraint])
             ids = output_ids[0].tolist()
             ids = ids[1 : ids.index(self.rows[1][EOS], 1)]

@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -70,12 +70,11 @@ class RunRecord:
 
 Records = Mapping[str, Mapping[int, RunRecord]]
 """Results of finished trainings, by trial and seed."""
-_RECORD = TypeAdapter(RunRecord)
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
     """Write `result.json`, which marks the training as finished."""
-    write_json(folder / RESULT_FILE, {"format": FORMAT_VERSION, **_RECORD.dump_python(record, mode="json")})
+    write_json(folder / RESULT_FILE, {"format": FORMAT_VERSION, **asdict(record)})
 
 
 def read_record(folder: Path) -> RunRecord | None:
@@ -86,7 +85,7 @@ def read_record(folder: Path) -> RunRecord | None:
     content = read_object(path, SWEEP_HINT, path.stat().st_size)
     check_format(content, path, SWEEP_HINT)
     del content["format"]
-    return validate(_RECORD, content, path, "is not valid", SWEEP_HINT)
+    return validate(TypeAdapter(RunRecord), content, path, "is not valid", SWEEP_HINT)
 
 
 def read_records(plan: SweepPlan) -> Records:

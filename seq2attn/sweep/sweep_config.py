@@ -8,19 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-from pydantic import BeforeValidator, Field, PositiveInt, StringConstraints
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from seq2attn.config.base import Config, FieldError, InputPath, PathString, Rule, RunPath, to_list
 from seq2attn.config.hints import suggest_or_list
 
-
-def _as_text(value: Any) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(value) if is_number else value
-
-
-AxisName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
-Label = Annotated[str, BeforeValidator(_as_text), StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+AxisName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+Label = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 """Name of a choice; part of the name of a folder."""
 Choices: TypeAlias = dict[AxisName, Label]
 """A trial: a label for each axis that applies to it."""

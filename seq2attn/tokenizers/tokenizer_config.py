@@ -87,12 +87,10 @@ class TokenizersConfig(Config):
         sides = {"source": source, "target": target}
         mistakes = [FieldError(side, message) for side, config in sides.items() if (config is None) == (joint is None)]
         message = "`wordpiece` is for the source: its decoding does not restore the text exactly"
-        sides = {"joint": joint, "target": target}
-        for side, config in sides.items():
+        for side, config in {"joint": joint, "target": target}.items():
             if isinstance(config, WordPieceTokenizerConfig):
                 mistakes.append(FieldError(f"{side}.kind", message))
-        reversed_sides = {"right_to_left": joint or target, "reverse_source": joint or source}
-        for key, config in reversed_sides.items():
+        for key, config in {"right_to_left": joint or target, "reverse_source": joint or source}.items():
             if dict(self)[key] and isinstance(config, GivenTokenizerConfig):
                 message = f"needs a tokenizer that is trained here; `{config.kind}` belongs to a pretrained model"
                 mistakes.append(FieldError(key, message))

@@ -13,10 +13,6 @@ from seq2attn.models.attention_weights import AttentionWeights
 from seq2attn.options import AttentionKind, ColorScale
 from seq2attn.tokenizers.tokenized_text import TokenizedText, pool_to_words
 
-DEFAULT_COLOR_SCALE: ColorScale = "max"  # weights are small in long sentences and means of heads
-
-LEGENDS: dict[ColorScale, str] = {"max": "weight", "row": "weight/row max", "0-1": "weight"}
-
 
 @dataclass(frozen=True)
 class ScaledWeights:
@@ -43,10 +39,10 @@ def scale_weights(weights: NDArray[np.float32], scale: ColorScale) -> ScaledWeig
     """
     if scale == "row":
         tops: NDArray[np.float32] = weights.max(-1, keepdims=True)
-        return ScaledWeights((weights / np.where(tops > 0, tops, 1)).astype(np.float32), 1.0, LEGENDS[scale])
+        return ScaledWeights((weights / np.where(tops > 0, tops, 1)).astype(np.float32), 1.0, "weight/row max")
     largest = float(weights.max())
     full = largest if scale == "max" and largest > 0 else 1.0
-    return ScaledWeights(weights, full, LEGENDS[scale])
+    return ScaledWeights(weights, full, "weight")
 
 
 KIND_NAMES: dict[AttentionKind, str] = {

@@ -12,13 +12,7 @@ import numpy as np
 
 from seq2attn.io.terminal import shorten, visible
 from seq2attn.options import ColorScale
-from seq2attn.visualization.attention_map import (
-    DEFAULT_COLOR_SCALE,
-    MEAN,
-    AttentionMap,
-    ScaledWeights,
-    scale_weights,
-)
+from seq2attn.visualization.attention_map import MEAN, AttentionMap, ScaledWeights, scale_weights
 from seq2attn.visualization.figure import INK, figure
 from seq2attn.visualization.text_heatmap import display_width
 
@@ -36,9 +30,7 @@ MAX_TITLE_LINES = 3  # of the run, and of the sentence
 COLORMAP = "Blues"  # one hue, white for zero
 
 
-def draw_heatmap(
-    attention: AttentionMap, path: Path, *, color_scale: ColorScale = DEFAULT_COLOR_SCALE, title: str = ""
-) -> None:
+def draw_heatmap(attention: AttentionMap, path: Path, *, color_scale: ColorScale = "max", title: str = "") -> None:
     """Draw attention maps to a PNG, SVG or PDF file: a row per layer, a column per head, one color scale.
 
     Raises UserError if matplotlib is missing or `path` has another suffix.

@@ -24,8 +24,6 @@ from seq2attn.options import ColorScale
 from seq2attn.visualization.attention_map import AttentionMap
 
 FOLDER = files("seq2attn.visualization") / "page"
-FRAME_HEIGHT = 720
-"""Height of a page in a notebook, in pixels."""
 
 
 def render_explorer(data: Mapping[str, Any]) -> str:
@@ -91,9 +89,7 @@ class HTMLPage:
 
     def _repr_html_(self) -> str:
         """The page in a frame, whose content stays in files made from the notebook."""
-        return (
-            f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: {FRAME_HEIGHT}px; border: 0"></iframe>'
-        )
+        return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 720px; border: 0"></iframe>'
 
 
 def map_content(attention: AttentionMap) -> dict[str, Any]:
