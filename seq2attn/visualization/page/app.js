@@ -224,8 +224,7 @@ function chooser(label, names, selected, isSliding, onSelect) {
   const properties = { type: "range", max: names.length - 1, value: selected };
   const slider = make("input", { ...properties, ariaLabel: label, ariaValueText: names[selected] });
   slider.addEventListener("change", () => onSelect(Number(slider.value)));
-  const entries = names.map((name, i) => [String(i), name]);
-  const select = menu(label, entries, String(selected), value => onSelect(Number(value)));
+  const select = menu(label, names, selected, onSelect);
   return isSliding && names.length > 2 ? [select, slider] : [select];
 }
 

@@ -1,7 +1,7 @@
 // Attention maps: one layer and head large, all heads of the layer small; windows, choices and steps as what they are.
 
 import { byWord, headNames, matrix, shape, shares } from "explorer/data.js";
-import { canvasOf, choice, color, fixed, isolate, largest, make, menu, readable, sum } from "explorer/dom.js";
+import { button, canvasOf, choice, color, fixed, isolate, largest, make, menu, readable, sum } from "explorer/dom.js";
 
 const SCALES = [
   ["max", "largest"],
@@ -30,10 +30,8 @@ export function drawAttention(section, app) {
     head = clamp(state.head, heads.length, heads.length - 1);
   const view = select(map, layer, head, state),
     status = make("p", { className: "status", role: "status", textContent: HINT });
-  const part = (name, names, selected) => {
-    const entries = names.map((text, i) => [String(i), text]);
-    return names.length > 1 ? [menu(name, entries, String(selected), value => app.set({ [name]: value }))] : [];
-  };
+  const part = (name, names, selected) =>
+    names.length > 1 ? [menu(name, names, selected, value => app.set({ [name]: String(value) }))] : [];
   const controls = make(
     "p",
     { className: "controls" },
@@ -88,9 +86,9 @@ function legend(view, scale) {
 
 /** A map on a canvas, with names of rows and columns; `marks`: rows that differ in another map; `start`: selected cell. */
 export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks = [], start = null }) {
-  const canvas = make("canvas", { tabIndex: 0, role: "application" }),
-    { queries, keys } = view;
-  canvas.setAttribute("aria-label", `${kind} attention: ${queries.length} rows, ${keys.length} columns`);
+  const { queries, keys } = view,
+    ariaLabel = `${kind} attention: ${queries.length} rows, ${keys.length} columns`,
+    canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel });
   const cell = Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor(560 / Math.max(queries.length, keys.length))));
   const font = Math.max(8, Math.min(13, cell - 2)),
     measure = make("canvas").getContext("2d");
@@ -221,11 +219,9 @@ function thumbnails(map, layer, head, app) {
     const row = make("div", { role: "group", ariaLabel: `layer ${map.layers[one]}` });
     names.forEach((name, i) => {
       const label = `layer ${map.layers[one]}, ${Number(name) ? `head ${name}` : "mean of heads"}`,
-        button = make("button", { type: "button", title: label, ariaLabel: label });
-      button.setAttribute("aria-pressed", one === layer && i === head);
-      button.append(thumbnail(map, one, i, app.state.scale));
-      button.addEventListener("click", () => app.set({ layer: String(one), head: String(i) }));
-      row.append(button);
+        properties = { title: label, ariaLabel: label, ariaPressed: one === layer && i === head };
+      const open = () => app.set({ layer: String(one), head: String(i) });
+      row.append(button(thumbnail(map, one, i, app.state.scale), open, properties));
     });
     box.append(row);
   }

@@ -9,9 +9,9 @@ export function make(name, properties = {}, ...children) {
   return element;
 }
 
-/** A button with a text. */
-export function button(text, onClick, properties = {}) {
-  const element = make("button", { type: "button", textContent: text, ...properties });
+/** A button with a text or an element. */
+export function button(content, onClick, properties = {}) {
+  const element = make("button", { type: "button", ...properties }, content);
   element.addEventListener("click", onClick);
   return element;
 }
@@ -77,13 +77,9 @@ export function choice(label, names, selected, onSelect) {
   return group;
 }
 
-/** A menu with a label. */
-export function menu(label, entries, selected, onSelect) {
-  const select = make(
-    "select",
-    {},
-    ...entries.map(([value, name]) => new Option(name, value, false, value === selected)),
-  );
-  select.addEventListener("change", () => onSelect(select.value));
+/** A menu of names with a label; the selected one is a number. */
+export function menu(label, names, selected, onSelect) {
+  const select = make("select", {}, ...names.map((name, i) => new Option(name, i, false, i === selected)));
+  select.addEventListener("change", () => onSelect(select.selectedIndex));
   return make("label", {}, `${label} `, select);
 }

@@ -9,6 +9,7 @@ import {
   isolate,
   largest,
   make,
+  menu,
   numberCell,
   percent,
   readable,
@@ -27,6 +28,12 @@ const MEASURES = {
   gradient: ["gradient × input", "how much it would change, to first order, if the word's vector were scaled to zero"],
   attention: ["attention", "the mean weight of the heads of the top layer; it need not be what the model used"],
 };
+/** Words of which some are marked, with titles. */
+const marked = (words, isMarked, titles = []) =>
+  words.flatMap((word, i) => {
+    const properties = { textContent: readable(word), title: titles[i] ?? "" };
+    return [make(isMarked(i) ? "mark" : "span", properties), " "];
+  });
 const note = (textContent, className = "faint") => make("p", { className, textContent });
 
 export function drawReasons(section, app) {
@@ -114,10 +121,8 @@ function drawWhatIf(body, app) {
   const [best, other] = [current.hypotheses[0], second.hypotheses[0]];
   const changed = differences(best.target.words, other.target.words),
     sources = differences(current.source.words, second.source.words);
-  const line = ({ words }, marks, ...before) => {
-    const element = (word, i) => make(marks.has(i) ? "mark" : "span", { textContent: readable(word) });
-    return make("p", { dir: "auto" }, ...before, ...words.slice(0, -1).flatMap((word, i) => [element(word, i), " "]));
-  };
+  const line = ({ words }, marks, ...before) =>
+    make("p", { dir: "auto" }, ...before, ...marked(words.slice(0, -1), i => marks.has(i)));
   const run = one => make("b", { dir: "auto", textContent: one.run ? `${one.run} ` : "" });
   body.append(
     line(second.source, sources.right),
@@ -131,16 +136,11 @@ function drawWhatIf(body, app) {
 
 /** Controls that change one source word. */
 function edits(app, words) {
-  const menu = make(
-    "select",
-    { ariaLabel: "source word" },
-    ...words.map((word, i) => new Option(readable(word), i, false, i === app.state.changed)),
-  );
-  menu.addEventListener("change", () => (app.state.changed = Number(menu.value)));
+  const source = menu("source word", words.map(readable), app.state.changed, i => (app.state.changed = i));
   const properties = { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" },
     text = make("input", { ...properties, value: app.state.newWord });
   text.addEventListener("input", () => (app.state.newWord = text.value));
-  const edit = (name, change) => button(name, () => app.explore(change(Number(menu.value)), { second: true }));
+  const edit = (name, change) => button(name, () => app.explore(change(app.state.changed ?? 0), { second: true }));
   const edited = (place, word) => {
     const isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
     const [inOrder, i] = isReversed ? [words.toReversed(), words.length - 1 - place] : [words, place];
@@ -149,7 +149,7 @@ function edits(app, words) {
   return make(
     "p",
     { className: "controls" },
-    menu,
+    source,
     text,
     edit("change", place => edited(place, text.value)),
     edit("mask", place => ({ masked: [place], prefix: [] })),
@@ -240,14 +240,7 @@ function drawDiagnosis(body, app) {
     row(
       make("th", { scope: "row", textContent: name }),
       numberCell(fixed(score, 3)),
-      make(
-        "td",
-        { dir: "auto" },
-        ...tokens.flatMap((token, i) => [
-          make(i === found.parts_at ? "mark" : "span", { textContent: readable(token), title: percent(logProbs[i]) }),
-          " ",
-        ]),
-      ),
+      make("td", { dir: "auto" }, ...marked(tokens, i => i === found.parts_at, logProbs.map(percent))),
     );
   const rows = [
     line("translation", best.target.tokens, found.output_log_probs, found.output_score),

@@ -23,15 +23,13 @@ export function drawSentence(section, app) {
   const target = best.target ? tokenLine("translation", best.target, best.token_log_probs) : make("p");
   const mark = (side, place) => {
     const row = place === null || !weights ? null : side === "target" ? weights[place] : weights.map(one => one[place]);
-    const [here, there] = side === "target" ? [target, source] : [source, target];
-    here.querySelectorAll("button").forEach((button, i) => {
-      button.style.setProperty("--share", 0);
-      button.classList.toggle("here", i === place);
-    });
-    there.querySelectorAll("button").forEach((button, i) => {
-      button.style.setProperty("--share", row ? (100 * Math.min(1, row[i] ?? 0)).toFixed(0) : 0);
-      button.classList.remove("here");
-    });
+    for (const line of [source, target])
+      line.querySelectorAll("button").forEach((button, i) => {
+        const isHere = line === { source, target }[side],
+          share = isHere ? 0 : (row?.[i] ?? 0);
+        button.style.setProperty("--share", (100 * Math.min(1, share)).toFixed(0));
+        button.classList.toggle("here", isHere && i === place);
+      });
   };
   for (const [side, line] of Object.entries({ source, target })) {
     line.querySelectorAll("button").forEach((button, place) => {

@@ -45,8 +45,8 @@ export function drawTable(section, app) {
     event.preventDefault();
     app.set({});
   });
-  const entries = present.map(name => [name, MEASURES[name]]),
-    axis = (name, value) => menu(name, entries, value, chosen => app.set({ [name]: chosen }));
+  const names = present.map(name => MEASURES[name]),
+    axis = (name, value) => menu(name, names, present.indexOf(value), i => app.set({ [name]: present[i] }));
   const heads = present.map(name => {
     const text = `${MEASURES[name]}${name === order ? (isDown ? " ↓" : " ↑") : ""}`;
     return button(text, () => app.set({ order: name === order && !isDown ? `-${name}` : name }));
@@ -89,13 +89,9 @@ function filterOf(text) {
 /** A point for each line that has both measures. */
 function scatter(rows, [x, y], open) {
   const points = rows.filter(row => row[x] !== null && row[y] !== null),
-    canvas = make("canvas", {}),
+    ariaLabel = `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`,
+    canvas = make("canvas", { role: "img", ariaLabel }),
     context = canvasOf(canvas, WIDTH, HEIGHT);
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute(
-    "aria-label",
-    `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`,
-  );
   const range = name => {
     const first = points[0]?.[name] ?? 0; // `Math.min(...values)` fails for 130,000 lines
     return points.reduce(([low, high], row) => [Math.min(low, row[name]), Math.max(high, row[name])], [first, first]);

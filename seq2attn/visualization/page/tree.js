@@ -11,7 +11,15 @@ export const RULES = {
   ngram: "repeats words",
   terms: "a term of the glossary is missing",
 };
-const MARKS = { live: "●", kept: "■", worse: "□", beam: "×", stopped: "◌" };
+/** The mark of each fate, and its name in the legend. */
+const FATES = {
+  live: ["●", "continued"],
+  beam: ["×", "out of the beam"],
+  kept: ["■", "finished"],
+  worse: ["□", "finished, but worse"],
+  forbidden: ["⊘", "forbidden"],
+  stopped: ["◌", "search ended"],
+};
 const COLUMN = 92,
   ROW = 15,
   MARGIN = 8,
@@ -28,12 +36,9 @@ export function drawTree(section, app) {
   const { tree } = app.current;
   if (!tree) return false;
   const places = layout(tree),
-    canvas = make("canvas", { tabIndex: 0, role: "application" }),
+    ariaLabel = "beam search as a tree; arrow keys move between candidates, Enter selects the step",
+    canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel }),
     status = make("p", { className: "status", role: "status" });
-  canvas.setAttribute(
-    "aria-label",
-    "beam search as a tree; arrow keys move between candidates, Enter selects the step",
-  );
   const path = pathTo(tree, app.hypothesis.leaf ?? 0);
   let active = app.state.node ?? path[app.state.word ?? path.length - 1] ?? 0;
   const width = places.columns * COLUMN + 2 * MARGIN,
@@ -61,29 +66,21 @@ export function drawTree(section, app) {
     else {
       active = next;
       redraw();
-      scrollTo(scroll, places, active);
+      scrollTo(scroll, tree, places, active);
     }
     event.preventDefault();
   });
   const scroll = make("div", { className: "scroll" }, canvas),
     { scrollLeft: left = 0, scrollTop: top = 0 } = section.querySelector(".scroll") ?? {};
-  const legend = [
-    ["●", "continued"],
-    ["×", "out of the beam"],
-    ["■", "finished"],
-    ["□", "finished, but worse"],
-    ["⊘", "forbidden"],
-    ["◌", "search ended"],
-  ];
   const head = make(
     "h2",
     { textContent: "beam search" },
-    make("span", { className: "legend" }, ...legend.map(([mark, name]) => `${mark} ${name}  `)),
+    make("span", { className: "legend" }, ...Object.values(FATES).map(([mark, name]) => `${mark} ${name}  `)),
   );
   section.replaceChildren(head, scroll, status);
   redraw();
   scroll.scrollTo({ left, top });
-  if (app.state.node === null && app.state.word !== null) scrollTo(scroll, places, active);
+  if (app.state.node === null && app.state.word !== null) scrollTo(scroll, tree, places, active);
   return true;
 }
 
@@ -127,7 +124,7 @@ function paint(context, { current, hypothesis }, places, active) {
   }
   tree.fate.forEach((fate, node) => {
     const isBest = best.has(node) || !node,
-      mark = MARKS[fate] ?? "⊘";
+      [mark] = FATES[fate] ?? FATES.forbidden;
     context.fillStyle = isBest ? full : fate === "live" || fate === "kept" ? ink : faint;
     if (node === active) context.fillRect(x(tree, node), y(places, node) + ROW / 2 - 2, COLUMN - 16, 1.5);
     const name = node ? readable(tokens[tree.token[node]]) : "start";
@@ -157,12 +154,9 @@ function neighbor(tree, places, node, key) {
   }[key];
 }
 
-function scrollTo(scroll, places, node) {
-  const column = places.bySteps.findIndex(nodes => nodes.includes(node));
-  scroll.scrollTo({
-    left: column * COLUMN - scroll.clientWidth / 2,
-    top: places.row[node] * ROW - scroll.clientHeight / 2,
-  });
+function scrollTo(scroll, tree, places, node) {
+  const [left, top] = [x(tree, node) - scroll.clientWidth / 2, y(places, node) - scroll.clientHeight / 2];
+  scroll.scrollTo({ left, top });
 }
 
 const hypothesisText = ({ tree, tokens }, node) =>
