@@ -10,17 +10,18 @@ const SCALES = [
 ];
 const UNITS = ["tokens", "words"].map(name => [name, name]);
 const THUMBNAIL = 56,
-  MAX_CELL = 19,
-  MIN_CELL = 4;
+  MAX_CELL = 22,
+  MAX_NAME = 8, // length of the names of rows and columns, in sizes of their font
+  SPACE = 10, // around them
+  READABLE = 10, // pixels of a cell
+  MIN_CELL = 4; // of a map of many tokens, without names
 
 export function drawAttention(section, app) {
   const { current, state } = app,
     attention = current.attention;
-  if (attention === undefined) return false;
   if (!attention || !Object.keys(attention).length) {
     const textContent = `${attention ? "This model" : "An ensemble"} has no attention to draw.`;
-    section.replaceChildren(make("h2", { textContent: "attention" }), make("p", { textContent }));
-    return true;
+    return section.replaceChildren(make("p", { textContent }));
   }
   const kinds = Object.keys(attention).map(name => [name, name]),
     kind = attention[state.kind] ? state.kind : kinds[0][0],
@@ -35,7 +36,7 @@ export function drawAttention(section, app) {
   const controls = make(
     "p",
     { className: "controls" },
-    make("h2", { textContent: state.hypothesis ? "attention of the best translation" : "attention" }),
+    ...(state.hypothesis ? [make("h2", { textContent: "of the best translation" })] : []),
     choice("kind of attention", kinds, kind, value => app.set({ kind: value, layer: "", head: "" })),
     ...part("layer", map.layers, layer),
     ...part("head", heads, head),
@@ -47,10 +48,10 @@ export function drawAttention(section, app) {
     onQuery = query => kind !== "encoder" && !state.words && app.set({ ...START, word: query });
   const start =
     kind !== "encoder" && !state.words && !state.hypothesis && state.word !== null ? [state.word, null] : null;
-  const scroll = make("div", { className: "scroll" }, drawMap(view, { kind, say, onQuery, start }));
-  const maps = make("div", { className: "maps" }, scroll, thumbnails(map, layer, head, app));
-  section.replaceChildren(controls, maps, status);
-  return true;
+  const scroll = make("div", { className: "scroll" }),
+    maps = make("div", { className: "maps" }, scroll);
+  section.replaceChildren(controls, maps, thumbnails(map, layer, head, app), status);
+  drawMap(scroll, view, { kind, say, onQuery, start });
 }
 
 const HINT = "Point at a token or a cell to read its largest weights; arrow keys move in the map.";
@@ -84,19 +85,22 @@ function legend(view, scale) {
   );
 }
 
-/** A map on a canvas, with names of rows and columns; `marks`: rows that differ in another map; `start`: selected cell. */
-export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks = [], start = null }) {
+/** A map in an element, as large as there is room; `marks`: rows that differ in another map; `start`: selected cell. */
+export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, marks = [], start = null }) {
   const { queries, keys } = view,
     ariaLabel = `${kind} attention: ${queries.length} rows, ${keys.length} columns`,
     canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel });
-  const cell = Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor(560 / Math.max(queries.length, keys.length))));
-  const font = Math.max(8, Math.min(13, cell - 2)),
-    measure = make("canvas").getContext("2d");
-  measure.font = `${font}px system-ui, sans-serif`;
-  const longest = names => Math.min(110, Math.max(...names.map(name => measure.measureText(name).width)) + 8);
-  const left = longest(queries),
-    top = longest(keys),
+  const measure = make("canvas").getContext("2d"),
     coverage = kind === "cross" ? 26 : 0;
+  const longest = names => Math.min(MAX_NAME, largest(names.map(name => measure.measureText(name).width / 10))); // of 10px
+  const [side, above] = [longest(queries), longest(keys)],
+    fit = (room, count, name) => (room - SPACE + name) / (count + name); // the font is a pixel less than a cell
+  const tall = (box.clientHeight || Infinity) - coverage, // an element without height grows, and the page scrolls
+    room = Math.min(fit(box.clientWidth, keys.length, side), fit(tall, queries.length, above)),
+    smallest = Math.max(MIN_CELL, Math.min(READABLE, 560 / Math.max(queries.length, keys.length)));
+  const cell = Math.floor(Math.max(smallest, Math.min(MAX_CELL, room))),
+    font = Math.max(8, Math.min(13, cell - 1)),
+    [left, top] = [side * font + SPACE - 2, above * font + SPACE - 2];
   const width = left + keys.length * cell + 2,
     height = top + queries.length * cell + coverage + 2;
   let at = start;
@@ -122,7 +126,7 @@ export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks =
     move(at ? [inside((at[0] ?? 0) + dq, queries.length), inside((at[1] ?? 0) + dk, keys.length)] : [0, 0]);
   });
   redraw();
-  return canvas;
+  box.replaceChildren(canvas);
 }
 
 function paint(context, view, { cell, left, top, font, at, marks, coverage }) {

@@ -49,6 +49,14 @@ export const sum = numbers => numbers.reduce((a, b) => a + b, 0);
 /** A color of the style sheet. */
 export const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
+/** A text that fits a width of a canvas, cut with an ellipsis. */
+export function fitted(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  const letters = [...text.slice(0, 99)];
+  while (letters.length > 1 && context.measureText(`${letters.join("")}…`).width > width) letters.pop();
+  return `${letters.join("")}…`;
+}
+
 const MAX_CANVAS = 32_767; // pixels of a side, in Firefox
 
 /** A canvas of CSS pixels that is sharp on any screen, and its context. */

@@ -4,7 +4,6 @@ import { drawMap, select } from "explorer/attention.js";
 import { headNames, isLive, shares } from "explorer/data.js";
 import {
   button,
-  choice,
   fixed,
   isolate,
   largest,
@@ -19,6 +18,7 @@ import {
 import { pathTo } from "explorer/tree.js";
 
 const TABS = [
+  ["attention", "attention"],
   ["mattered", "what mattered"],
   ["what if", "what if"],
   ["reference", "whose fault"],
@@ -36,19 +36,20 @@ const marked = (words, isMarked, titles = []) =>
   });
 const note = (textContent, className = "faint") => make("p", { className, textContent });
 
+/** The questions that the page can answer, with their texts; a page of attention alone has no tree. */
+export function questions({ current, second }) {
+  if (!current) return [];
+  const recorded = { mattered: current.importance, "what if": second, reference: current.diagnosis };
+  const hasAnswer = name => current.tree && (isLive || recorded[name]);
+  return TABS.filter(([name]) => (name === "attention" ? current.attention !== undefined : hasAnswer(name)));
+}
+
 export function drawReasons(section, app) {
-  const { current, state } = app;
-  const isRecorded = current.importance || app.second || current.diagnosis;
-  if (!current.tree || (!isLive && !isRecorded)) return false; // a page of attention alone has no tree
-  const tab = TABS.some(([name]) => name === state.reason) ? state.reason : "mattered";
-  const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[tab];
-  const body = make("div", {});
-  section.replaceChildren(
-    choice("question", TABS, tab, reason => app.set({ reason })),
-    body,
-  );
+  const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[app.reason];
+  if (!draw) return false;
+  const body = make("div", { className: app.reason === "what if" ? "split" : "" });
+  section.replaceChildren(body);
   draw(body, app);
-  return true;
 }
 
 const answers = new Map(); // promises, of questions about importance, so that a change of the view does not ask again
@@ -88,7 +89,7 @@ function importanceTable(found) {
       make("th", { scope: "row", textContent: label, title: meaning }),
       ...found[name].map((value, i) => {
         const bar = make("span", { className: value < 0 ? "bar against" : "bar" });
-        bar.style.height = `${(38 * Math.abs(value)) / full}px`;
+        bar.style.height = `${(32 * Math.abs(value)) / full}px`;
         const cell = make(
           "td",
           { className: "effect", title: `${isolate(found.words[i])}: ${fixed(value, 3)}` },
@@ -116,22 +117,23 @@ function importanceTable(found) {
 
 function drawWhatIf(body, app) {
   const { current, second } = app;
-  if (isLive) body.append(edits(app, current.source.words.slice(0, -1)));
-  if (!second) return body.append(note(isLive ? "Change, mask or delete a word of the source." : ""));
+  const texts = make("div", {}, ...(isLive ? [edits(app, current.source.words.slice(0, -1))] : []));
+  body.append(texts);
+  if (!second) return texts.append(note("Change, mask or delete a word of the source."));
   const [best, other] = [current.hypotheses[0], second.hypotheses[0]];
   const changed = differences(best.target.words, other.target.words),
     sources = differences(current.source.words, second.source.words);
   const line = ({ words }, marks, ...before) =>
     make("p", { dir: "auto" }, ...before, ...marked(words.slice(0, -1), i => marks.has(i)));
   const run = one => make("b", { dir: "auto", textContent: one.run ? `${one.run} ` : "" });
-  body.append(
+  texts.append(
     line(second.source, sources.right),
     line(best.target, changed.left, run(current)),
     line(other.target, changed.right, run(second)),
     note(`log-probability ${fixed(best.log_prob)} and ${fixed(other.log_prob)}`),
-    mapPair(app, [current, second], [changed.left, changed.right]),
-    ...second.notes.map(text => note(text, "differ")),
+    ...second.notes.filter(text => !current.notes.includes(text)).map(text => note(text, "differ")),
   );
+  drawMaps(body, app, [current, second], [changed.left, changed.right]);
 }
 
 /** Controls that change one source word. */
@@ -190,21 +192,20 @@ function differences(left, right) {
 }
 
 /** The mean cross-attention of the top layer of two explorations side by side, with rows that differ marked. */
-function mapPair(app, pair, marks) {
-  const box = make("div", { className: "maps" });
-  if (!pair.every(one => one.attention?.cross)) return box;
-  const status = make("p", { className: "status", role: "status" }),
+function drawMaps(body, app, pair, marks) {
+  if (!pair.every(one => one.attention?.cross)) return;
+  const boxes = pair.map(() => make("div", { className: "scroll" })),
+    status = make("p", { className: "status", role: "status" }),
     say = text => (status.textContent = text);
   const views = pair.map(({ attention: { cross: map } }) =>
     select(map, map.layers.length - 1, headNames(map).length - 1, { words: true, scale: app.state.scale }),
   );
   const full = largest(views.flatMap(view => view.weights.map(largest))); // one scale for both
+  body.append(make("div", { className: "maps" }, ...boxes), status);
   views.forEach((view, side) => {
     view.shares = shares(view.weights, app.state.scale, full);
-    box.append(make("div", { className: "scroll" }, drawMap(view, { say, marks: [...marks[side]] })));
+    drawMap(boxes[side], view, { say, marks: [...marks[side]] });
   });
-  box.append(status);
-  return box;
 }
 
 const VERDICTS = {

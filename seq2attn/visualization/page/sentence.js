@@ -88,15 +88,16 @@ function nBestList(app) {
   const { hypotheses } = app.current;
   if (hypotheses[0].score === undefined) return make("div");
   const title = "Length penalty: the log-probability is divided by it.";
-  const names = ["", "log-prob.", make("span", { textContent: "penalty", title }), "score"];
+  const heading = make("h2", { textContent: `n-best list of ${app.current.search.description}` });
+  const names = [heading, "log-prob.", make("span", { textContent: "penalty", title }), "score"];
   const rows = hypotheses.map((one, rank) => {
     const select = () => app.set({ hypothesis: rank, node: null, word: null });
     const translation = button(one.text || "(empty)", select, {
       dir: "auto",
+      title: one.text,
       ariaPressed: rank === app.state.hypothesis,
     });
     return row(translation, ...["log_prob", "penalty", "score"].map(key => numberCell(fixed(one[key], 3))));
   });
-  const heading = make("h2", { textContent: `n-best list of ${app.current.search.description}` });
-  return make("div", { className: "list" }, heading, table(names, rows));
+  return make("div", { className: "list" }, table(names, rows));
 }

@@ -67,7 +67,6 @@ export function drawTable(section, app) {
     make("div", { className: "scroll" }, scatter(matches, axes, open)),
     make("div", { className: "scroll" }, table([...heads, "source", "translation", "reference"], body, "lines")),
   );
-  return true;
 }
 
 /** Whether a row has all words, and measures such as `chrf<40` or `log_prob>=-1`. */
