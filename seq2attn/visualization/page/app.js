@@ -1,6 +1,6 @@
 // The state of the page, and its views. A view is a function (section, app) that draws the section anew.
 
-import { button, byId, choice, make, menu } from "explorer/dom.js";
+import { button, byId, choice, chooser, make, onSubmit } from "explorer/dom.js";
 import { ask, isLive, page, post } from "explorer/data.js";
 import { drawAttention } from "explorer/attention.js";
 import { drawConsidered } from "explorer/considered.js";
@@ -235,15 +235,6 @@ function formQuestion() {
   return { text, reference, prefix: [], masked: [], beam: isSame ? app.question.beam : beam };
 }
 
-/** A menu and, for steps of one thing such as checkpoints, a slider. */
-function chooser(label, names, selected, isSliding, onSelect) {
-  const properties = { type: "range", max: names.length - 1, value: selected };
-  const slider = make("input", { ...properties, ariaLabel: label, ariaValueText: names[selected] });
-  slider.addEventListener("change", () => onSelect(Number(slider.value)));
-  const select = menu(label, names, selected, onSelect);
-  return isSliding && names.length > 2 ? [select, slider] : [select];
-}
-
 function showRuns() {
   const names = page.runs ?? [];
   if (names.length < 2) return byId("runs").replaceChildren(names[0] ?? app.current?.run ?? "");
@@ -291,10 +282,7 @@ function start() {
       () => app.say(location.href),
     );
   });
-  byId("question").addEventListener("submit", event => {
-    event.preventDefault();
-    app.explore(formQuestion());
-  });
+  onSubmit(byId("question"), () => app.explore(formQuestion()));
   if (app.current && !app.question.text) app.question = { ...app.question, text: app.current.text };
   render();
   if (isLive && isWhole && app.question.text) askAgain();

@@ -75,18 +75,21 @@ export function select(map, layer, head, { words, scale }) {
 
 function legend(view, scale) {
   const full = scale === "max" ? largest(view.weights.map(largest)) : 1;
-  const name = scale === "row" ? "weight / largest of its row" : "weight";
-  return make(
-    "span",
-    { className: "scale" },
-    `${name} 0 `,
-    make("span", { className: "bar", role: "img", ariaLabel: "color scale" }),
-    ` ${Number(full.toPrecision(2))}`,
-  );
+  const name = scale === "row" ? "weight / largest of its row" : "weight",
+    bar = make("span", { className: "bar", role: "img", ariaLabel: "color scale" });
+  return make("span", { className: "scale" }, `${name} 0 `, bar, ` ${Number(full.toPrecision(2))}`);
 }
 
-/** A map in an element, as large as there is room; `marks`: rows that differ in another map; `start`: selected cell. */
-export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, marks = [], start = null }) {
+/** A difference of two weights that is marked. */
+export const DIFFERENCE = 0.1;
+
+/** How much more weight a cell has than that of the same words in the map beside it; NaN without one. */
+const gain = ({ weights, beside }, q, k) =>
+  beside ? weights[q]?.[k] - beside.weights[beside.rows.get(q)]?.[beside.columns.get(k)] : NaN;
+export const differs = (view, q, k) => Math.abs(gain(view, q, k)) >= DIFFERENCE;
+
+/** A map in an element, as large as there is room; `start`: selected cell. */
+export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, start = null }) {
   const { queries, keys } = view,
     ariaLabel = `${kind} attention: ${queries.length} rows, ${keys.length} columns`,
     canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel });
@@ -104,11 +107,13 @@ export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, ma
   const width = left + keys.length * cell + 2,
     height = top + queries.length * cell + coverage + 2;
   let at = start;
-  const redraw = () => paint(canvasOf(canvas, width, height), view, { cell, left, top, font, at, marks, coverage });
+  const redraw = () => paint(canvasOf(canvas, width, height), view, { cell, left, top, font, at, coverage });
   const move = place => {
     at = place ?? start;
     redraw();
-    say(place ? describe(view, place) : "");
+    const text = place ? describe(view, place) : "";
+    say(text);
+    if (view.beside) canvas.title = text;
   };
   canvas.addEventListener("mousemove", event => {
     const k = Math.floor((event.offsetX - left) / cell),
@@ -129,16 +134,20 @@ export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, ma
   box.replaceChildren(canvas);
 }
 
-function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
+function paint(context, view, { cell, left, top, font, at, coverage }) {
   const [ink, faint, full, line, mark] = ["ink", "faint", "full", "line", "mark"].map(color),
-    { queries, keys, weights, shape: form } = view;
+    { queries, keys, weights, beside, shape: form } = view;
+  const nameStyle = (side, i) => {
+    const isOther = beside && !beside[side].has(i); // a word that the other map has not
+    context.fillStyle = at?.[side === "rows" ? 0 : 1] === i ? full : isOther ? mark : ink;
+    context.font = `${isOther ? "bold " : ""}${font}px system-ui, sans-serif`;
+  };
   context.clearRect(0, 0, context.canvas.width, context.canvas.height);
-  context.font = `${font}px system-ui, sans-serif`;
   context.textBaseline = "middle";
   const bottom = top + queries.length * cell,
     right = left + keys.length * cell;
   queries.forEach((name, q) => {
-    context.fillStyle = at?.[0] === q ? full : marks.includes(q) ? mark : ink;
+    nameStyle("rows", q);
     context.textAlign = "right";
     if (cell >= 8 || at?.[0] === q) context.fillText(isolate(name), left - 4, top + (q + 0.5) * cell, left - 6);
   });
@@ -147,7 +156,7 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
     context.translate(left + (k + 0.5) * cell, top - 4);
     context.rotate(-Math.PI / 2);
     context.textAlign = "left";
-    context.fillStyle = at?.[1] === k ? full : ink;
+    nameStyle("columns", k);
     if (cell >= 8 || at?.[1] === k) context.fillText(isolate(name), 0, 0, top - 6);
     context.restore();
   });
@@ -169,6 +178,18 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
       if (last >= first)
         context.strokeRect(left + first * cell, top + q * cell + 0.5, (last - first + 1) * cell - 1, cell - 1);
     });
+  }
+  if (beside) {
+    context.strokeStyle = mark;
+    context.lineWidth = 2;
+    weights.forEach((row, q) =>
+      row.forEach((_, k) => {
+        if (!differs(view, q, k)) return;
+        context.setLineDash(gain(view, q, k) < 0 ? [3, 2] : []);
+        context.strokeRect(left + k * cell + 0.5, top + q * cell + 0.5, cell - 2, cell - 2);
+      }),
+    );
+    context.setLineDash([]);
   }
   if (form.isHard) {
     context.strokeStyle = context.fillStyle = mark;
@@ -197,7 +218,10 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
   }
 }
 
-function describe({ queries, keys, weights }, [q, k]) {
+function describe(view, [q, k]) {
+  const { queries, keys, weights, beside } = view,
+    change = gain(view, q, k),
+    than = `, ${fixed(Math.abs(change), 3)} ${change < 0 ? "less" : "more"} than in ${beside?.name}`;
   const row = q === null ? weights.map(one => one[k]) : weights[q],
     [name, others] = q === null ? [keys[k], queries] : [queries[q], keys];
   const best = row
@@ -207,7 +231,9 @@ function describe({ queries, keys, weights }, [q, k]) {
     .slice(0, 5)
     .map(([w, one]) => `${isolate(one)} ${fixed(w)}`);
   const cell =
-    q !== null && k !== null ? `${isolate(queries[q])} → ${isolate(keys[k])}: ${fixed(weights[q][k], 3)}. ` : "";
+    q !== null && k !== null
+      ? `${isolate(queries[q])} → ${isolate(keys[k])}: ${fixed(weights[q][k], 3)}${Number.isNaN(change) ? "" : than}. `
+      : "";
   const verb = q === null ? `is attended to (${fixed(sum(row))} in all) by` : "attends to";
   return `${cell}${isolate(name)} ${verb}: ${best.join(", ") || "nothing"}`;
 }

@@ -91,3 +91,29 @@ export function menu(label, names, selected, onSelect) {
   select.addEventListener("change", () => onSelect(select.selectedIndex));
   return make("label", {}, `${label} `, select);
 }
+
+/** A menu and, for steps of one thing such as checkpoints, a slider. */
+export function chooser(label, names, selected, isSliding, onSelect) {
+  const properties = { type: "range", max: names.length - 1, value: selected };
+  const slider = make("input", { ...properties, ariaLabel: label, ariaValueText: names[selected] });
+  slider.addEventListener("change", () => onSelect(Number(slider.value)));
+  const select = menu(label, names, selected, onSelect);
+  return isSliding && names.length > 2 ? [select, slider] : [select];
+}
+
+/** A field for text that is kept as it is typed, as the field may be drawn anew. */
+export function field(label, value, keep, properties = {}) {
+  const input = make("input", { ariaLabel: label, placeholder: label, dir: "auto", value, ...properties });
+  input.addEventListener("input", () => keep(input.value));
+  return input;
+}
+
+export function onSubmit(form, act) {
+  form.addEventListener("submit", event => {
+    event.preventDefault();
+    act();
+  });
+  return form;
+}
+
+export const form = (act, ...content) => onSubmit(make("form", ...content), act);

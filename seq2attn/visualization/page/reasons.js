@@ -1,10 +1,12 @@
 // Three questions about a translation: what mattered for a word, what if the source were another, and whose fault it is.
 
-import { drawMap, select } from "explorer/attention.js";
+import { DIFFERENCE, differs, drawMap, select } from "explorer/attention.js";
 import { headNames, isLive, shares } from "explorer/data.js";
 import {
   button,
+  field,
   fixed,
+  form,
   isolate,
   largest,
   make,
@@ -13,6 +15,7 @@ import {
   percent,
   readable,
   row,
+  sum,
   table,
 } from "explorer/dom.js";
 import { pathTo } from "explorer/tree.js";
@@ -90,14 +93,9 @@ function importanceTable(found) {
       ...found[name].map((value, i) => {
         const bar = make("span", { className: value < 0 ? "bar against" : "bar" });
         bar.style.height = `${(32 * Math.abs(value)) / full}px`;
-        const cell = make(
-          "td",
-          { className: "effect", title: `${isolate(found.words[i])}: ${fixed(value, 3)}` },
-          bar,
-          make("span", { className: "number", textContent: fixed(value) }),
-        );
-        cell.classList.toggle("top", tops[name] === i);
-        return cell;
+        const number = make("span", { className: "number", textContent: fixed(value) }),
+          className = `effect${tops[name] === i ? " top" : ""}`;
+        return make("td", { className, title: `${isolate(found.words[i])}: ${fixed(value, 3)}` }, bar, number);
       }),
     );
   });
@@ -121,27 +119,25 @@ function drawWhatIf(body, app) {
   body.append(texts);
   if (!second) return texts.append(note("Change, mask or delete a word of the source."));
   const [best, other] = [current.hypotheses[0], second.hypotheses[0]];
-  const changed = differences(best.target.words, other.target.words),
-    sources = differences(current.source.words, second.source.words);
-  const line = ({ words }, marks, ...before) =>
-    make("p", { dir: "auto" }, ...before, ...marked(words.slice(0, -1), i => marks.has(i)));
+  const translations = matches(best.target.words, other.target.words),
+    sources = inverse(matches(current.source.words, second.source.words));
+  const line = ({ words }, same, ...before) =>
+    make("p", { dir: "auto" }, ...before, ...marked(words.slice(0, -1), i => !same.has(i)));
   const run = one => make("b", { dir: "auto", textContent: one.run ? `${one.run} ` : "" });
   texts.append(
-    line(second.source, sources.right),
-    line(best.target, changed.left, run(current)),
-    line(other.target, changed.right, run(second)),
+    line(second.source, sources),
+    line(best.target, translations, run(current)),
+    line(other.target, inverse(translations), run(second)),
     note(`log-probability ${fixed(best.log_prob)} and ${fixed(other.log_prob)}`),
     ...second.notes.filter(text => !current.notes.includes(text)).map(text => note(text, "differ")),
   );
-  drawMaps(body, app, [current, second], [changed.left, changed.right]);
+  drawMaps(body, app, [current, second]);
 }
 
 /** Controls that change one source word. */
 function edits(app, words) {
   const source = menu("source word", words.map(readable), app.state.changed, i => (app.state.changed = i));
-  const properties = { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" },
-    text = make("input", { ...properties, value: app.state.newWord });
-  text.addEventListener("input", () => (app.state.newWord = text.value));
+  const text = field("new word", app.state.newWord, typed => (app.state.newWord = typed), { size: 10 });
   const edit = (name, change) => button(name, () => app.explore(change(app.state.changed ?? 0), { second: true }));
   const edited = (place, word) => {
     const isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
@@ -173,26 +169,26 @@ function replaceWord(text, words, place, word) {
   return (text.slice(0, found) + word + text.slice(found + old.length)).replace(/\s+/g, " ").trim();
 }
 
-/** The places of words of each side that are not in a longest common subsequence. */
-function differences(left, right) {
+/** The words of a longest common subsequence: their places on the left, each with that on the right. */
+function matches(left, right) {
   const length = left.map(() => right.map(() => 0)),
     at = (i, j) => length[i]?.[j] ?? 0;
   for (let i = left.length - 1; i >= 0; i--)
     for (let j = right.length - 1; j >= 0; j--)
       length[i][j] = left[i] === right[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
-  const marks = { left: new Set(left.keys()), right: new Set(right.keys()) };
+  const pairs = new Map();
   for (let i = 0, j = 0; i < left.length && j < right.length;) {
-    if (left[i] === right[j]) {
-      marks.left.delete(i++);
-      marks.right.delete(j++);
-    } else if (at(i + 1, j) >= at(i, j + 1)) i++;
+    if (left[i] === right[j]) pairs.set(i++, j++);
+    else if (at(i + 1, j) >= at(i, j + 1)) i++;
     else j++;
   }
-  return marks;
+  return pairs;
 }
 
-/** The mean cross-attention of the top layer of two explorations side by side, with rows that differ marked. */
-function drawMaps(body, app, pair, marks) {
+const inverse = pairs => new Map([...pairs].map(([left, right]) => [right, left]));
+
+/** The mean cross-attention of the top layer of two explorations side by side, with what differs marked. */
+function drawMaps(body, app, pair) {
   if (!pair.every(one => one.attention?.cross)) return;
   const boxes = pair.map(() => make("div", { className: "scroll" })),
     status = make("p", { className: "status", role: "status" }),
@@ -200,11 +196,18 @@ function drawMaps(body, app, pair, marks) {
   const views = pair.map(({ attention: { cross: map } }) =>
     select(map, map.layers.length - 1, headNames(map).length - 1, { words: true, scale: app.state.scale }),
   );
+  const [left, right] = views,
+    [rows, columns] = [matches(left.queries, right.queries), matches(left.keys, right.keys)];
+  left.beside = { weights: right.weights, rows, columns, name: "the second map" };
+  right.beside = { weights: left.weights, rows: inverse(rows), columns: inverse(columns), name: "the first map" };
+  const count = sum(left.weights.map((row, q) => row.filter((_, k) => differs(left, q, k)).length));
+  const text = `Weights of the same words that differ by ${DIFFERENCE} or more are outlined (${count}), the smaller one dashed.`;
   const full = largest(views.flatMap(view => view.weights.map(largest))); // one scale for both
+  body.firstChild.append(note(text));
   body.append(make("div", { className: "maps" }, ...boxes), status);
   views.forEach((view, side) => {
     view.shares = shares(view.weights, app.state.scale, full);
-    drawMap(boxes[side], view, { say, marks: [...marks[side]] });
+    drawMap(boxes[side], view, { say });
   });
 }
 
@@ -219,19 +222,10 @@ function drawDiagnosis(body, app) {
   const { current } = app,
     found = current.diagnosis;
   if (isLive) {
-    const text = make("input", {
-      ariaLabel: "reference",
-      placeholder: "reference translation",
-      value: app.state.reference ?? app.question.reference ?? "",
-      dir: "auto",
-    });
-    text.addEventListener("input", () => (app.state.reference = text.value));
-    const form = make("form", { className: "controls" }, text, make("button", { textContent: "compare" }));
-    form.addEventListener("submit", event => {
-      event.preventDefault();
-      app.explore({ reference: text.value.trim() || null });
-    });
-    body.append(form);
+    const typed = app.state.reference ?? app.question.reference ?? "",
+      text = field("reference translation", typed, value => (app.state.reference = value));
+    const ask = () => app.explore({ reference: text.value.trim() || null });
+    body.append(form(ask, { className: "controls" }, text, make("button", { textContent: "compare" })));
   }
   if (!found && app.question.reference) body.append(note("This search is not judged."));
   if (!found) return;

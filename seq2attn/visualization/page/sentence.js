@@ -42,16 +42,9 @@ export function drawSentence(section, app) {
       );
     });
   }
-  section.replaceChildren(
-    make(
-      "div",
-      {},
-      make("div", { className: "line" }, make("h2", { textContent: "source" }), source),
-      make("div", { className: "line" }, make("h2", { textContent: "translation" }), target),
-      ...forced(app),
-    ),
-    nBestList(app),
-  );
+  const titled = (textContent, line) => make("div", { className: "line" }, make("h2", { textContent }), line);
+  const lines = make("div", {}, titled("source", source), titled("translation", target), ...forced(app));
+  section.replaceChildren(lines, nBestList(app));
   mark("target", state.word);
 }
 

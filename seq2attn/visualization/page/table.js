@@ -1,7 +1,7 @@
 // All lines of a test set: a table and a scatter plot by their measures. A click opens a line in the other views.
 
 import { isLive, page } from "explorer/data.js";
-import { button, canvasOf, color, fixed, make, menu, numberCell, row, table } from "explorer/dom.js";
+import { button, canvasOf, color, field, fixed, form, make, menu, numberCell, row, table } from "explorer/dom.js";
 
 const MEASURES = {
   chrf: "chrF",
@@ -32,19 +32,13 @@ export function drawTable(section, app) {
     else if (row.sentence === undefined) app.say("This line is not recorded in the page.");
     else app.open(row.sentence);
   };
-  const filter = make("input", {
-    value: state.filter,
+  const title = `Words, and measures below or above a number: ${present.join(", ")}.`,
+    keep = text => (state.filter = text); // drawn later: not at `change`, between two halves of a click
+  const filter = field("lines with these words and measures", state.filter, keep, {
     placeholder: "words, chrf<40",
-    ariaLabel: "lines with these words and measures",
-    title: `Words, and measures below or above a number: ${present.join(", ")}.`,
-    dir: "auto",
+    title,
   });
-  filter.addEventListener("input", () => (state.filter = filter.value)); // not at `change`, between two halves of a click
-  const filterForm = make("form", {}, filter, " ", make("button", { textContent: "filter" }));
-  filterForm.addEventListener("submit", event => {
-    event.preventDefault();
-    app.set({});
-  });
+  const filterForm = form(() => app.set({}), {}, filter, " ", make("button", { textContent: "filter" }));
   const names = present.map(name => MEASURES[name]),
     axis = (name, value) => menu(name, names, present.indexOf(value), i => app.set({ [name]: present[i] }));
   const heads = present.map(name => {
