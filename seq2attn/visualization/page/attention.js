@@ -1,7 +1,20 @@
 // Attention maps: one layer and head large, all heads of the layer small; windows, choices and steps as what they are.
 
 import { byWord, headNames, matrix, shape, shares } from "explorer/data.js";
-import { button, canvasOf, choice, color, fixed, isolate, largest, make, menu, readable, sum } from "explorer/dom.js";
+import {
+  button,
+  canvasOf,
+  choice,
+  color,
+  fixed,
+  isolate,
+  largest,
+  make,
+  menu,
+  readable,
+  sum,
+  writeName,
+} from "explorer/dom.js";
 
 const SCALES = [
   ["max", "largest"],
@@ -95,7 +108,8 @@ export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, st
     canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel });
   const measure = make("canvas").getContext("2d"),
     coverage = kind === "cross" ? 26 : 0;
-  const longest = names => Math.min(MAX_NAME, largest(names.map(name => measure.measureText(name).width / 10))); // of 10px
+  measure.font = "10px system-ui, sans-serif";
+  const longest = names => Math.min(MAX_NAME, largest(names.map(name => measure.measureText(name).width / 10)));
   const [side, above] = [longest(queries), longest(keys)],
     fit = (room, count, name) => (room - SPACE + name) / (count + name); // the font is a pixel less than a cell
   const tall = (box.clientHeight || Infinity) - coverage, // an element without height grows, and the page scrolls
@@ -149,7 +163,7 @@ function paint(context, view, { cell, left, top, font, at, coverage }) {
   queries.forEach((name, q) => {
     nameStyle("rows", q);
     context.textAlign = "right";
-    if (cell >= 8 || at?.[0] === q) context.fillText(isolate(name), left - 4, top + (q + 0.5) * cell, left - 6);
+    if (cell >= 8 || at?.[0] === q) writeName(context, name, left - 4, top + (q + 0.5) * cell, left - 6);
   });
   keys.forEach((name, k) => {
     context.save();
@@ -157,7 +171,7 @@ function paint(context, view, { cell, left, top, font, at, coverage }) {
     context.rotate(-Math.PI / 2);
     context.textAlign = "left";
     nameStyle("columns", k);
-    if (cell >= 8 || at?.[1] === k) context.fillText(isolate(name), 0, 0, top - 6);
+    if (cell >= 8 || at?.[1] === k) writeName(context, name, 0, 0, top - 6);
     context.restore();
   });
   context.fillStyle = full;

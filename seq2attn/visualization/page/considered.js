@@ -29,7 +29,7 @@ export function drawConsidered(section, app) {
       isLive ? app.explore({ prefix }) : app.say("Words are forced in a live page: seq2attn explore RUN.");
     const word = button(readable(name), force, {
       dir: "auto",
-      title: isLive ? `Force ${isolate(name)} here, and search on.` : name,
+      title: isLive ? `Force ${isolate(readable(name))} here, and search on.` : readable(name),
       ariaPressed: token === chosen,
       disabled: rule === "special",
     });
@@ -38,6 +38,7 @@ export function drawConsidered(section, app) {
     const compare = () => app.set({ word: path.length, other: token, reason: "mattered" });
     const against = button("why not?", compare, {
       className: "why",
+      ariaLabel: `why not ${isolate(readable(name))}?`,
       title: "Compare with the chosen word: what mattered?",
       hidden: token === chosen,
     });

@@ -40,7 +40,7 @@ export const percent = logProb => {
   return `${share >= 9.95 ? share.toFixed(0) : share >= 0.095 ? share.toFixed(1) : share.toPrecision(1)} %`;
 };
 
-export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+export const fixed = (value, digits = 2) => value?.toFixed(digits).replace(/^-(?=[0.]*$)/, "") ?? "–"; // no "-0.00"
 
 export const largest = numbers => numbers.reduce((a, b) => Math.max(a, b), 0);
 
@@ -49,12 +49,12 @@ export const sum = numbers => numbers.reduce((a, b) => a + b, 0);
 /** A color of the style sheet. */
 export const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** A text that fits a width of a canvas, cut with an ellipsis. */
-export function fitted(context, text, width) {
-  if (context.measureText(text).width <= width) return text;
-  const letters = [...text.slice(0, 99)];
-  while (letters.length > 1 && context.measureText(`${letters.join("")}…`).width > width) letters.pop();
-  return `${letters.join("")}…`;
+/** Write a name on a canvas in a width: with narrow letters, and cut with an ellipsis, if it is longer. */
+export function writeName(context, name, x, y, width) {
+  const letters = [...name.slice(0, 99)],
+    shown = () => (letters.length < [...name].length ? `${letters.join("")}…` : name);
+  while (letters.length > 1 && context.measureText(shown()).width > 1.3 * width) letters.pop();
+  context.fillText(isolate(shown()), x, y, width);
 }
 
 const MAX_CANVAS = 32_767; // pixels of a side, in Firefox

@@ -83,7 +83,7 @@ async function drawImportance(body, app) {
 
 function importanceTable(found) {
   const present = Object.keys(MEASURES).filter(name => found[name]),
-    words = found.words.map(word => make("span", { textContent: readable(word), dir: "auto" }));
+    words = found.words.map(word => make("span", { textContent: readable(word), title: readable(word), dir: "auto" }));
   const tops = Object.fromEntries(present.map(name => [name, found[name].indexOf(Math.max(...found[name]))]));
   const rows = present.map(name => {
     const full = largest(found[name].map(Math.abs)) || 1,
@@ -95,7 +95,12 @@ function importanceTable(found) {
         bar.style.height = `${(32 * Math.abs(value)) / full}px`;
         const number = make("span", { className: "number", textContent: fixed(value) }),
           className = `effect${tops[name] === i ? " top" : ""}`;
-        return make("td", { className, title: `${isolate(found.words[i])}: ${fixed(value, 3)}` }, bar, number);
+        return make(
+          "td",
+          { className, title: `${isolate(readable(found.words[i]))}: ${fixed(value, 3)}` },
+          bar,
+          number,
+        );
       }),
     );
   });

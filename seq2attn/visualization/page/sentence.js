@@ -55,7 +55,7 @@ function tokenLine(name, { tokens }, logProbs = []) {
     const word = make("button", { type: "button", textContent: readable(token) });
     word.classList.toggle("starts", /^[▁ ]/u.test(token));
     if (TAG.test(token)) Object.assign(word, { className: "tag", dir: "ltr" });
-    if (logProbs[place] !== undefined) word.title = `${isolate(token)}: ${percent(logProbs[place])}`;
+    word.title = word.textContent + (logProbs[place] === undefined ? "" : `: ${percent(logProbs[place])}`);
     line.append(word);
   });
   return line;

@@ -1,15 +1,15 @@
 // The beam as a tree: all candidates of each step from left to right, the most probable hypotheses at the top.
 
-import { canvasOf, color, fitted, fixed, isolate, make, percent, readable } from "explorer/dom.js";
+import { canvasOf, color, fixed, isolate, make, percent, readable, writeName } from "explorer/dom.js";
 
 /** Why a rule forbids a token. */
 export const RULES = {
   prefix: "not the forced word",
   special: "a special token",
-  min_length: "the end comes too early",
-  max_length: "the translation is too long",
+  min_length: "ends too early",
+  max_length: "is too long",
   ngram: "repeats words",
-  terms: "a term of the glossary is missing",
+  terms: "lacks a glossary term",
 };
 /** The mark of each fate, and its name in the legend. */
 const FATES = {
@@ -142,10 +142,8 @@ function paint(context, { current, hypothesis }, places, active) {
     if (node === active) context.fillRect(x(places, tree, node), y(places, node) + ROW / 2 - 2, column - GAP, 1.5);
     const name = node ? readable(tokens[tree.token[node]]) : "start";
     context.font = `${isBest ? "600 " : ""}${column < COLUMN ? 11 : 12}px system-ui, sans-serif`;
-    const room = column - GAP / 2 - MARK,
-      label = fitted(context, name, 1.3 * room); // letters are narrower then
     context.fillText(mark, x(places, tree, node), y(places, node));
-    context.fillText(isolate(label), x(places, tree, node) + MARK, y(places, node), room);
+    writeName(context, name, x(places, tree, node) + MARK, y(places, node), column - GAP / 2 - MARK);
   });
 }
 
