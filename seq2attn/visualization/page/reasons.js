@@ -141,9 +141,10 @@ function drawWhatIf(body, app) {
 
 /** Controls that change one source word. */
 function edits(app, words) {
+  if (!(app.state.changed in words)) app.state.changed = 0; // none is chosen, or the end of the source
   const source = menu("source word", words.map(readable), app.state.changed, i => (app.state.changed = i));
   const text = field("new word", app.state.newWord, typed => (app.state.newWord = typed), { size: 10 });
-  const edit = (name, change) => button(name, () => app.explore(change(app.state.changed ?? 0), { second: true }));
+  const edit = (name, change) => button(name, () => app.explore(change(app.state.changed), { second: true }));
   const edited = (place, word) => {
     const isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
     const [inOrder, i] = isReversed ? [words.toReversed(), words.length - 1 - place] : [words, place];

@@ -8,7 +8,7 @@ from seq2attn.explorer.explore import Question
 from seq2attn.explorer.page import ExplorerPage, record
 from seq2attn.explorer.server import build_app
 from tests.support.browser import Browser
-from tests.support.explorer_pages import TEXT, click, explorer, texts
+from tests.support.explorer_pages import TEXT, click, explorer, open_live, texts
 
 
 def test_two_runs_are_compared_for_each_sentence(chromium: Browser, tmp_path: Path) -> None:
@@ -64,3 +64,24 @@ def test_a_link_restores_the_page(chromium: Browser, tmp_path: Path) -> None:
     click(chromium, "questions", "attention")
     click(chromium, "questions", "what mattered")
     assert chromium.get(pressed) == before[0]
+
+
+def test_the_end_of_the_source_is_no_word_to_change(chromium: Browser, tmp_path: Path) -> None:
+    """A click on it chooses the first word, which the menu shows and the buttons change."""
+    found = {text: explorer("transformer").explore(Question(text)) for text in ("two six", "six")}
+    open_live(chromium, tmp_path / "page.html", {"explore": found})
+    chromium.get("[...document.querySelectorAll('#sentence .tokens:first-of-type .tag')][0].click()")
+    assert chromium.get("document.querySelector('#reasons select').selectedOptions[0].text") == "two"
+    click(chromium, "reasons", "delete")
+    chromium.wait("document.querySelectorAll('#reasons canvas').length === 2")
+
+
+def test_buttons_of_words_have_names_of_their_own(chromium: Browser, tmp_path: Path) -> None:
+    """And no number is a negative zero."""
+    one = explorer("transformer").explore(Question("two six"))
+    open_live(chromium, tmp_path / "page.html", {"explore": {"two six": one}})
+    names = chromium.get("[...document.querySelectorAll('#considered .why')].map(e => e.ariaLabel)")
+    assert len(names) == len(set(names)) == len(texts(chromium, "#considered tbody tr"))
+    call = "import('explorer/dom.js').then(m => [-0.004, -0.006, 0, null].map(value => m.fixed(value)))"
+    response = chromium.call("Runtime.evaluate", expression=call, returnByValue=True, awaitPromise=True)
+    assert response["result"]["value"] == ["0.00", "-0.01", "0.00", "–"]
