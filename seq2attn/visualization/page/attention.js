@@ -27,6 +27,7 @@ const THUMBNAIL = 56,
   MAX_NAME = 8, // length of the names of rows and columns, in sizes of their font
   SPACE = 10, // around them
   READABLE = 10, // pixels of a cell
+  MAX_NAMED = 56, // tokens, all of whose names are shown
   MIN_CELL = 4; // of a map of many tokens, without names
 
 export function drawAttention(section, app) {
@@ -114,7 +115,7 @@ export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, st
     fit = (room, count, name) => (room - SPACE + name) / (count + name); // the font is a pixel less than a cell
   const tall = (box.clientHeight || Infinity) - coverage, // an element without height grows, and the page scrolls
     room = Math.min(fit(box.clientWidth, keys.length, side), fit(tall, queries.length, above)),
-    smallest = Math.max(MIN_CELL, Math.min(READABLE, 560 / Math.max(queries.length, keys.length)));
+    smallest = Math.max(queries.length, keys.length) > MAX_NAMED ? MIN_CELL : READABLE;
   const cell = Math.floor(Math.max(smallest, Math.min(MAX_CELL, room))),
     font = Math.max(8, Math.min(13, cell - 1)),
     [left, top] = [side * font + SPACE - 2, above * font + SPACE - 2];
@@ -283,7 +284,7 @@ function thumbnail(map, layer, head, scale) {
 function smallMap(rows) {
   const width = rows[0].length,
     height = rows.length,
-    side = Math.max(width, height),
+    cell = Math.max(THUMBNAIL / Math.max(width, height), 1 / (window.devicePixelRatio || 1)), // at least a pixel
     canvas = make("canvas", { width, height });
   const context = canvas.getContext("2d"),
     image = context.createImageData(width, height),
@@ -296,9 +297,7 @@ function smallMap(rows) {
     }),
   );
   context.putImageData(image, 0, 0);
-  Object.assign(canvas.style, {
-    width: `${Math.max(8, (THUMBNAIL * width) / side)}px`,
-    height: `${Math.max(8, (THUMBNAIL * height) / side)}px`,
-  });
+  const [styleWidth, styleHeight] = [width, height].map(count => `${Math.max(8, cell * count)}px`);
+  Object.assign(canvas.style, { width: styleWidth, height: styleHeight });
   return canvas;
 }
