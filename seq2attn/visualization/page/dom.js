@@ -9,9 +9,9 @@ export function make(name, properties = {}, ...children) {
   return element;
 }
 
-/** A button with a text. */
-export function button(text, onClick, properties = {}) {
-  const element = make("button", { type: "button", textContent: text, ...properties });
+/** A button with a text or an element. */
+export function button(content, onClick, properties = {}) {
+  const element = make("button", { type: "button", ...properties }, content);
   element.addEventListener("click", onClick);
   return element;
 }
@@ -40,7 +40,7 @@ export const percent = logProb => {
   return `${share >= 9.95 ? share.toFixed(0) : share >= 0.095 ? share.toFixed(1) : share.toPrecision(1)} %`;
 };
 
-export const fixed = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+export const fixed = (value, digits = 2) => value?.toFixed(digits).replace(/^-(?=[0.]*$)/, "") ?? "–"; // no "-0.00"
 
 export const largest = numbers => numbers.reduce((a, b) => Math.max(a, b), 0);
 
@@ -48,6 +48,14 @@ export const sum = numbers => numbers.reduce((a, b) => a + b, 0);
 
 /** A color of the style sheet. */
 export const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+/** Write a name on a canvas in a width: with narrow letters, and cut with an ellipsis, if it is longer. */
+export function writeName(context, name, x, y, width) {
+  const letters = [...name.slice(0, 99)],
+    shown = () => (letters.length < [...name].length ? `${letters.join("")}…` : name);
+  while (letters.length > 1 && context.measureText(shown()).width > 1.3 * width) letters.pop();
+  context.fillText(isolate(shown()), x, y, width);
+}
 
 const MAX_CANVAS = 32_767; // pixels of a side, in Firefox
 
@@ -77,13 +85,35 @@ export function choice(label, names, selected, onSelect) {
   return group;
 }
 
-/** A menu with a label. */
-export function menu(label, entries, selected, onSelect) {
-  const select = make(
-    "select",
-    {},
-    ...entries.map(([value, name]) => new Option(name, value, false, value === selected)),
-  );
-  select.addEventListener("change", () => onSelect(select.value));
+/** A menu of names with a label; the selected one is a number. */
+export function menu(label, names, selected, onSelect) {
+  const select = make("select", {}, ...names.map((name, i) => new Option(name, i, false, i === selected)));
+  select.addEventListener("change", () => onSelect(select.selectedIndex));
   return make("label", {}, `${label} `, select);
 }
+
+/** A menu and, for steps of one thing such as checkpoints, a slider. */
+export function chooser(label, names, selected, isSliding, onSelect) {
+  const properties = { type: "range", max: names.length - 1, value: selected };
+  const slider = make("input", { ...properties, ariaLabel: label, ariaValueText: names[selected] });
+  slider.addEventListener("change", () => onSelect(Number(slider.value)));
+  const select = menu(label, names, selected, onSelect);
+  return isSliding && names.length > 2 ? [select, slider] : [select];
+}
+
+/** A field for text that is kept as it is typed, as the field may be drawn anew. */
+export function field(label, value, keep, properties = {}) {
+  const input = make("input", { ariaLabel: label, placeholder: label, dir: "auto", value, ...properties });
+  input.addEventListener("input", () => keep(input.value));
+  return input;
+}
+
+export function onSubmit(form, act) {
+  form.addEventListener("submit", event => {
+    event.preventDefault();
+    act();
+  });
+  return form;
+}
+
+export const form = (act, ...content) => onSubmit(make("form", ...content), act);

@@ -1,7 +1,7 @@
 // All lines of a test set: a table and a scatter plot by their measures. A click opens a line in the other views.
 
 import { isLive, page } from "explorer/data.js";
-import { button, canvasOf, color, fixed, make, menu, numberCell, row, table } from "explorer/dom.js";
+import { button, canvasOf, color, field, fixed, form, make, menu, numberCell, row, table } from "explorer/dom.js";
 
 const MEASURES = {
   chrf: "chrF",
@@ -32,21 +32,15 @@ export function drawTable(section, app) {
     else if (row.sentence === undefined) app.say("This line is not recorded in the page.");
     else app.open(row.sentence);
   };
-  const filter = make("input", {
-    value: state.filter,
+  const title = `Words, and measures below or above a number: ${present.join(", ")}.`,
+    keep = text => (state.filter = text); // drawn later: not at `change`, between two halves of a click
+  const filter = field("lines with these words and measures", state.filter, keep, {
     placeholder: "words, chrf<40",
-    ariaLabel: "lines with these words and measures",
-    title: `Words, and measures below or above a number: ${present.join(", ")}.`,
-    dir: "auto",
+    title,
   });
-  filter.addEventListener("input", () => (state.filter = filter.value)); // not at `change`, between two halves of a click
-  const filterForm = make("form", {}, filter, " ", make("button", { textContent: "filter" }));
-  filterForm.addEventListener("submit", event => {
-    event.preventDefault();
-    app.set({});
-  });
-  const entries = present.map(name => [name, MEASURES[name]]),
-    axis = (name, value) => menu(name, entries, value, chosen => app.set({ [name]: chosen }));
+  const filterForm = form(() => app.set({}), {}, filter, " ", make("button", { textContent: "filter" }));
+  const names = present.map(name => MEASURES[name]),
+    axis = (name, value) => menu(name, names, present.indexOf(value), i => app.set({ [name]: present[i] }));
   const heads = present.map(name => {
     const text = `${MEASURES[name]}${name === order ? (isDown ? " ↓" : " ↑") : ""}`;
     return button(text, () => app.set({ order: name === order && !isDown ? `-${name}` : name }));
@@ -67,7 +61,6 @@ export function drawTable(section, app) {
     make("div", { className: "scroll" }, scatter(matches, axes, open)),
     make("div", { className: "scroll" }, table([...heads, "source", "translation", "reference"], body, "lines")),
   );
-  return true;
 }
 
 /** Whether a row has all words, and measures such as `chrf<40` or `log_prob>=-1`. */
@@ -89,13 +82,9 @@ function filterOf(text) {
 /** A point for each line that has both measures. */
 function scatter(rows, [x, y], open) {
   const points = rows.filter(row => row[x] !== null && row[y] !== null),
-    canvas = make("canvas", {}),
+    ariaLabel = `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`,
+    canvas = make("canvas", { role: "img", ariaLabel }),
     context = canvasOf(canvas, WIDTH, HEIGHT);
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute(
-    "aria-label",
-    `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`,
-  );
   const range = name => {
     const first = points[0]?.[name] ?? 0; // `Math.min(...values)` fails for 130,000 lines
     return points.reduce(([low, high], row) => [Math.min(low, row[name]), Math.max(high, row[name])], [first, first]);

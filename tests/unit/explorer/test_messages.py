@@ -22,7 +22,7 @@ def test_notes_of_the_second_exploration_are_shown_beside_it(chromium: Browser, 
     found = [{**explorer(name).explore(Question("two")), "notes": [f"note of {name}"]} for name in ("local", "hard")]
     ExplorerPage(found).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html")
-    click(chromium, "reasons", "what if")
+    click(chromium, "questions", "what if")
     assert texts(chromium, "#message") == ["note of local"] and texts(chromium, "#reasons .differ") == ["note of hard"]
 
 

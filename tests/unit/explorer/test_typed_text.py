@@ -18,13 +18,13 @@ def test_typed_text_stays_when_views_are_drawn_anew(chromium: Browser, tmp_path:
     one = explorer("transformer")
     open_live(chromium, tmp_path / "page.html", {"explore": {text: one.explore(Question(text)) for text in NAMES[:2]}})
     assert value(chromium, "#beam") == "3"
-    click(chromium, "reasons", "what if")
+    click(chromium, "questions", "what if")
     typed = {"#text": "two", "#beam": "2", "#reasons input": "four"}
     for selector, text in typed.items():
         type_text(chromium, selector, text)
     click(chromium, "attention", "words")
     assert {selector: value(chromium, selector) for selector in typed} == typed
-    click(chromium, "reasons", "whose fault")
+    click(chromium, "questions", "whose fault")
     type_text(chromium, "#reasons input", "six")
     chromium.get("dispatchEvent(new Event('resize'))")
     assert value(chromium, "#reasons input") == "six"
@@ -32,9 +32,9 @@ def test_typed_text_stays_when_views_are_drawn_anew(chromium: Browser, tmp_path:
     click(chromium, "header", "translate")
     chromium.wait("document.querySelector('#sentence .tokens').textContent === 'two</s>'")
     assert value(chromium, "#text") == "two" and chromium.get("document.getElementById('beam').placeholder") == "3"
-    click(chromium, "reasons", "whose fault")
+    click(chromium, "questions", "whose fault")
     assert value(chromium, "#reasons input") == ""  # the other was of the sentence before
-    click(chromium, "reasons", "what if")
+    click(chromium, "questions", "what if")
     assert value(chromium, "#reasons input") == "four"
 
 
