@@ -42,29 +42,16 @@ const note = (textContent, className = "faint") => make("p", { className, textCo
 /** The questions that the page can answer, with their texts; a page of attention alone has no tree. */
 export function questions({ current, second }) {
   if (!current) return [];
-  const recorded = { mattered: current.importance, "what if": second, reference: current.diagnosis };
+  const recorded = { mattered: current.importance ?? current.attention === null, "what if": second, reference: current.diagnosis };
   const hasAnswer = name => current.tree && (isLive || recorded[name]);
   return TABS.filter(([name]) => (name === "attention" ? current.attention !== undefined : hasAnswer(name)));
 }
 
 export function drawReasons(section, app) {
-<<<<<<< HEAD
-  const { current, state } = app;
-  const isRecorded = current.importance || app.second || current.diagnosis || current.attention === null;
-  if (!current.tree || (!isLive && !isRecorded)) return false; // a page of attention alone has no tree
-  const tab = TABS.some(([name]) => name === state.reason) ? state.reason : "mattered";
-  const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[tab];
-  const body = make("div", {});
-  section.replaceChildren(
-    choice("question", TABS, tab, reason => app.set({ reason })),
-    body,
-  );
-=======
   const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[app.reason];
   if (!draw) return false;
   const body = make("div", { className: app.reason === "what if" ? "split" : "" });
   section.replaceChildren(body);
->>>>>>> ex-56a
   draw(body, app);
 }
 

@@ -79,12 +79,9 @@ function nBestList(app) {
   const { hypotheses } = app.current;
   if (hypotheses[0].score === undefined) return make("div");
   const title = "Length penalty: the log-probability is divided by it.";
-<<<<<<< HEAD
-  const names = ["", "log-prob.", make("span", { textContent: "penalty", title }), app.current.search.score];
-=======
-  const heading = make("h2", { textContent: `n-best list of ${app.current.search.description}` });
-  const names = [heading, "log-prob.", make("span", { textContent: "penalty", title }), "score"];
->>>>>>> ex-56a
+  const { description, score } = app.current.search;
+  const heading = make("h2", { textContent: `n-best list of ${description}` }),
+    names = [heading, "log-prob.", make("span", { textContent: "penalty", title }), score];
   const rows = hypotheses.map((one, rank) => {
     const select = () => app.set({ hypothesis: rank, node: null, word: null });
     const translation = button(one.text || "(empty)", select, {

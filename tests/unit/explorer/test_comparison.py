@@ -5,7 +5,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from seq2attn.explorer.explore import Question
-from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.explorer.page import ExplorerPage
 from seq2attn.explorer.server import build_app
 from tests.support.browser import Browser
 from tests.support.explorer_pages import TEXT, click, explorer, open_live, texts
@@ -46,7 +46,7 @@ def test_a_link_that_is_cut_says_so(chromium: Browser, tmp_path: Path) -> None:
 
 def test_a_link_restores_the_page(chromium: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    ExplorerPage([record(explorer(name), Question(TEXT)) for name in ("transformer", "local")]).save(page)
+    ExplorerPage([explorer(name).record(Question(TEXT)) for name in ("transformer", "local")]).save(page)
     chromium.open(page)
     chromium.choose("#choice select", 1)
     click(chromium, "attention", "words")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seq2attn.explorer.explore import Explorer, Question
-from seq2attn.explorer.page import ExplorerPage, record
+from seq2attn.explorer.page import ExplorerPage
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -28,7 +28,7 @@ def explored(sentence: str) -> dict[str, Any]:
     net = spread_logits(model("transformer", "transformer", "multi-head", words=len(tokenizer.vocabulary)))
     search = BeamConfig(beam_size=5, lengths=LengthsConfig(min_length=15, max_length=15))
     explorer = Explorer("before", Translator.from_model(net, tokenizer, tokenizer, search))
-    return record(explorer, Question(sentence, reference=sentence))
+    return explorer.record(Question(sentence, reference=sentence))
 
 
 @pytest.fixture(scope="module")

@@ -52,5 +52,6 @@ def test_an_ensemble_says_what_it_does_not_have(chromium: Browser, tmp_path: Pat
     ExplorerPage([found]).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html")
     assert texts(chromium, "#attention p") == ["An ensemble has no attention to draw."]
+    click(chromium, "questions", "what mattered")
     assert "not for an ensemble" in texts(chromium, "#reasons p")[0]
     assert texts(chromium, "#sentence .list button") and texts(chromium, "#considered tbody tr")

@@ -28,7 +28,7 @@ def test_names_are_text(chromium: Browser, tmp_path: Path, name: str) -> None:
     click(chromium, "tabs", "sentence")
     assert texts(chromium, "#runs") == [name] and texts(chromium, "#choice option") == [name, "other"]
     assert chromium.get("document.title") == " ".join(f"{name}: two".split())
-    click(chromium, "reasons", "what if")
+    click(chromium, "questions", "what if")
     assert texts(chromium, "#reasons b") == [f"{name} ", "other "]
     page = render_explorer({"live": True, "runs": [name, "other"]})
     (tmp_path / "live.html").write_text(page, encoding="utf-8")
