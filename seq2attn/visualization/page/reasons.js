@@ -42,7 +42,11 @@ const note = (textContent, className = "faint") => make("p", { className, textCo
 /** The questions that the page can answer, with their texts; a page of attention alone has no tree. */
 export function questions({ current, second }) {
   if (!current) return [];
-  const recorded = { mattered: current.importance ?? current.attention === null, "what if": second, reference: current.diagnosis };
+  const recorded = {
+    mattered: current.importance ?? current.attention === null,
+    "what if": second,
+    reference: current.diagnosis,
+  };
   const hasAnswer = name => current.tree && (isLive || recorded[name]);
   return TABS.filter(([name]) => (name === "attention" ? current.attention !== undefined : hasAnswer(name)));
 }
