@@ -1,6 +1,6 @@
 // The state of the page, and its views. A view is a function (section, app) that draws the section anew.
 
-import { button, byId, choice, chooser, make, onSubmit } from "explorer/dom.js";
+import { button, byId, choice, chooser, isolate, make, onSubmit } from "explorer/dom.js";
 import { ask, isLive, page, post } from "explorer/data.js";
 import { drawAttention } from "explorer/attention.js";
 import { drawConsidered } from "explorer/considered.js";
@@ -188,8 +188,11 @@ function render() {
   const section = document.activeElement?.closest("section, nav, #runs, #choice");
   const place = section ? [...section.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement) : -1;
   drawViews();
-  const same = section?.querySelectorAll(FOCUSABLE)[place];
-  (same?.hidden ? section.querySelector(FOCUSABLE) : same)?.focus({ preventScroll: true });
+  const same = section?.querySelectorAll(FOCUSABLE)[place],
+    nav = section?.parentElement.querySelector(":scope > nav") ?? byId("tabs");
+  const pressed = section?.hidden && nav.querySelector("[aria-pressed=true]"),
+    next = pressed || (same?.hidden ? section.querySelector(FOCUSABLE) : same);
+  next?.focus({ preventScroll: true });
 }
 
 // The fragment of the address holds the question and the selection, so that a link restores the page.
@@ -239,27 +242,24 @@ function showRuns() {
   const names = page.runs ?? [];
   if (names.length < 2) return byId("runs").replaceChildren(names[0] ?? app.current?.run ?? "");
   const compare = () => {
-    const other = (app.question.run + 1) % names.length;
-    const changes = { run: other, prefix: [], masked: [] }; // numbers of the tokens of this run
+    const run = (app.question.run + 1) % names.length,
+      changes = { run, prefix: [], masked: [] }; // numbers of the tokens of this run
     const show = isShown => isShown && app.set({ reason: "what if", tab: "sentence" });
     if (app.current) app.explore(changes, { second: true }).then(show);
   };
-  const select = run => app.explore({ ...formQuestion(), run });
-  byId("runs").replaceChildren(
-    ...chooser("run", names, app.question.run, true, select),
-    " ",
-    button("compare", compare),
-  );
+  const menus = chooser("run", names, app.question.run, true, run => app.explore({ ...formQuestion(), run }));
+  byId("runs").replaceChildren(...menus, " ", button("compare", compare));
 }
 
 function showRecorded() {
   byId("choice").hidden = recorded.length < 2;
   if (recorded.length < 2) return;
   const isSame = recorded.every(one => one.text === recorded[0].text),
-    names = recorded.map((one, i) => `${one.run || i + 1}${isSame ? "" : `: ${one.text}`}`);
-  byId("choice").replaceChildren(
-    ...chooser(isSame ? "run" : "sentence", names, recorded.indexOf(app.current), isSame, app.open),
-  );
+    names = recorded.map((one, i) =>
+      isSame ? one.run || i + 1 : `${isolate(one.run || `${i + 1}`)}: ${isolate(one.text)}`,
+    );
+  const menus = chooser(isSame ? "run" : "sentence", names, recorded.indexOf(app.current), isSame, app.open);
+  byId("choice").replaceChildren(...menus);
 }
 
 async function save() {

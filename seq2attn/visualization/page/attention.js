@@ -1,20 +1,9 @@
 // Attention maps: one layer and head large, all heads of the layer small; windows, choices and steps as what they are.
 
-import { byWord, headNames, matrix, shape, shares } from "explorer/data.js";
-import {
-  button,
-  canvasOf,
-  choice,
-  color,
-  fixed,
-  isolate,
-  largest,
-  make,
-  menu,
-  readable,
-  sum,
-  writeName,
-} from "explorer/dom.js";
+import { byWord, headNames, largest, matrix, shape, shares, sum } from "explorer/data.js";
+import { canvasOf, center, choice, color, fixed, isolate, make, menu, readable, writeName } from "explorer/dom.js";
+import { thumbnails } from "explorer/thumbnails.js";
+import { wordOf } from "explorer/tree.js";
 
 const SCALES = [
   ["max", "largest"],
@@ -22,8 +11,7 @@ const SCALES = [
   ["0-1", "0 to 1"],
 ];
 const UNITS = ["tokens", "words"].map(name => [name, name]);
-const THUMBNAIL = 56,
-  MAX_CELL = 22,
+const MAX_CELL = 22,
   MAX_NAME = 8, // length of the names of rows and columns, in sizes of their font
   SPACE = 10, // around them
   READABLE = 10, // pixels of a cell
@@ -40,9 +28,9 @@ export function drawAttention(section, app) {
   const kinds = Object.keys(attention).map(name => [name, name]),
     kind = attention[state.kind] ? state.kind : kinds[0][0],
     map = attention[kind];
-  const layer = clamp(state.layer, map.layers.length, map.layers.length - 1),
-    heads = headNames(map),
-    head = clamp(state.head, heads.length, heads.length - 1);
+  const heads = headNames(map),
+    layer = within(state.layer, map.layers),
+    head = within(state.head, heads);
   const view = select(map, layer, head, state),
     status = make("p", { className: "status", role: "status", textContent: HINT });
   const part = (name, names, selected) =>
@@ -58,10 +46,11 @@ export function drawAttention(section, app) {
     choice("scale of colors", SCALES, state.scale, value => app.set({ scale: value })),
     legend(view, state.scale),
   );
-  const say = text => (status.textContent = text || HINT),
-    onQuery = query => kind !== "encoder" && !state.words && app.set({ ...START, word: query });
-  const start =
-    kind !== "encoder" && !state.words && !state.hypothesis && state.word !== null ? [state.word, null] : null;
+  const hasWords = kind !== "encoder" && !state.words, // rows that are tokens of the translation
+    say = text => (status.textContent = text || HINT),
+    onQuery = query => hasWords && app.set({ ...START, word: query });
+  const word = wordOf(app),
+    start = hasWords && !state.hypothesis && word !== null ? [word, null] : null;
   const scroll = make("div", { className: "scroll" }),
     maps = make("div", { className: "maps" }, scroll);
   section.replaceChildren(controls, maps, thumbnails(map, layer, head, app), status);
@@ -71,7 +60,8 @@ export function drawAttention(section, app) {
 const HINT = "Point at a token or a cell to read its largest weights; arrow keys move in the map.";
 /** The best hypothesis, whose attention this is. */
 const START = { hypothesis: 0, node: null, other: null, reason: "mattered" };
-const clamp = (text, count, fallback) => (text === "" || !(Number(text) < count) ? fallback : Number(text));
+/** A selected number of a list, else its last. */
+const within = (text, list) => (text !== "" && Number(text) < list.length ? Number(text) : list.length - 1);
 
 /** The selected weights with the names of rows and columns. */
 export function select(map, layer, head, { words, scale }) {
@@ -136,14 +126,18 @@ export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, st
     move(q < queries.length && k < keys.length && (q >= 0 || k >= 0) ? [q >= 0 ? q : null, k >= 0 ? k : null] : null);
   });
   canvas.addEventListener("mouseleave", () => move(null));
-  canvas.addEventListener("click", () => at?.[0] !== null && at && onQuery(at[0]));
+  const choose = () => typeof at?.[0] === "number" && onQuery(at[0]);
+  canvas.addEventListener("click", choose);
   canvas.addEventListener("keydown", event => {
     const [dq, dk] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
-    if (event.key === "Enter" && at) onQuery(at[0]);
+    if (event.key === "Enter") choose();
     if (dq === undefined) return;
     event.preventDefault();
-    const inside = (value, count) => Math.max(0, Math.min(count - 1, value));
-    move(at ? [inside((at[0] ?? 0) + dq, queries.length), inside((at[1] ?? 0) + dk, keys.length)] : [0, 0]);
+    const next = (value, step, names) => Math.min(names.length - 1, (value ?? -1) + step), // -1: all, as at a name
+      place = at ? [next(at[0], dq, queries), next(at[1], dk, keys)] : [0, 0];
+    if (Math.max(...place) < 0) return;
+    move(place.map(value => (value < 0 ? null : value)));
+    center(box, left + place[1] * cell, top + place[0] * cell);
   });
   redraw();
   box.replaceChildren(canvas);
@@ -225,9 +219,8 @@ function paint(context, view, { cell, left, top, font, at, coverage }) {
     const sums = keys.map((_, k) => sum(weights.map(row => row[k]))),
       most = Math.max(1, largest(sums));
     context.fillStyle = faint;
-    sums.forEach((one, k) =>
-      context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, ((coverage - 6) * one) / most),
-    );
+    for (const [k, one] of sums.entries())
+      context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, ((coverage - 6) * one) / most);
     context.textAlign = "right";
     context.fillText("in all", left - 4, bottom + coverage / 2);
   }
@@ -239,65 +232,10 @@ function describe(view, [q, k]) {
     than = `, ${fixed(Math.abs(change), 3)} ${change < 0 ? "less" : "more"} than in ${beside?.name}`;
   const row = q === null ? weights.map(one => one[k]) : weights[q],
     [name, others] = q === null ? [keys[k], queries] : [queries[q], keys];
-  const best = row
-    .map((w, i) => [w, others[i]])
-    .filter(([w]) => w >= 0.01)
-    .sort((a, b) => b[0] - a[0])
-    .slice(0, 5)
-    .map(([w, one]) => `${isolate(one)} ${fixed(w)}`);
-  const cell =
-    q !== null && k !== null
-      ? `${isolate(queries[q])} → ${isolate(keys[k])}: ${fixed(weights[q][k], 3)}${Number.isNaN(change) ? "" : than}. `
-      : "";
+  const places = [...row.keys()].filter(i => row[i] >= 0.01).sort((a, b) => row[b] - row[a]),
+    best = places.slice(0, 5).map(i => `${isolate(others[i])} ${fixed(row[i])}`);
+  const weight = q === null || k === null ? "" : `${fixed(weights[q][k], 3)}${Number.isNaN(change) ? "" : than}`,
+    cell = weight && `${isolate(queries[q])} → ${isolate(keys[k])}: ${weight}. `;
   const verb = q === null ? `is attended to (${fixed(sum(row))} in all) by` : "attends to";
   return `${cell}${isolate(name)} ${verb}: ${best.join(", ") || "nothing"}`;
-}
-
-/** All heads of the layer, or of all layers if there are few, as small maps; each is a button. */
-function thumbnails(map, layer, head, app) {
-  const names = headNames(map),
-    count = names.length * map.layers.length,
-    box = make("div", { className: "thumbnails" });
-  if (count < 2) return box;
-  const layers = count <= 64 ? map.layers.map((_, i) => i) : [layer];
-  for (const one of layers) {
-    const row = make("div", { role: "group", ariaLabel: `layer ${map.layers[one]}` });
-    names.forEach((name, i) => {
-      const label = `layer ${map.layers[one]}, ${Number(name) ? `head ${name}` : "mean of heads"}`,
-        properties = { title: label, ariaLabel: label, ariaPressed: one === layer && i === head };
-      const open = () => app.set({ layer: String(one), head: String(i) });
-      row.append(button(thumbnail(map, one, i, app.state.scale), open, properties));
-    });
-    box.append(row);
-  }
-  return box;
-}
-
-const drawn = new WeakMap(); // small maps, which another selection does not draw again
-
-function thumbnail(map, layer, head, scale) {
-  const key = [layer, head, scale, color("full")].join(),
-    cache = drawn.get(map) ?? drawn.set(map, {}).get(map);
-  return (cache[key] ??= smallMap(shares(matrix(map, layer, head), scale)));
-}
-
-function smallMap(rows) {
-  const width = rows[0].length,
-    height = rows.length,
-    cell = Math.max(THUMBNAIL / Math.max(width, height), 1 / (window.devicePixelRatio || 1)), // at least a pixel
-    canvas = make("canvas", { width, height });
-  const context = canvas.getContext("2d"),
-    image = context.createImageData(width, height),
-    pixels = new Uint32Array(image.data.buffer);
-  const hex = color("full"),
-    [red, green, blue] = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
-  rows.forEach((row, q) =>
-    row.forEach((share, k) => {
-      pixels[q * width + k] = (Math.round(255 * share) << 24) | (blue << 16) | (green << 8) | red; // little-endian
-    }),
-  );
-  context.putImageData(image, 0, 0);
-  const [styleWidth, styleHeight] = [width, height].map(count => `${Math.max(8, cell * count)}px`);
-  Object.assign(canvas.style, { width: styleWidth, height: styleHeight });
-  return canvas;
 }

@@ -28,12 +28,13 @@ export const row = (...cells) =>
 
 export const numberCell = text => make("td", { className: "number", textContent: text });
 
-/** A piece of text that keeps its own direction within other text. */
-export const isolate = text => `\u2068${text}\u2069`;
+const escape = text => `‹${text.codePointAt(0).toString(16)}›`;
+
+/** A piece of text that keeps its own direction within other text; what would change that of the rest is escaped. */
+export const isolate = text => `\u2068${text.replace(/\p{Bidi_Control}/gu, escape)}\u2069`;
 
 /** A token as people read it: spaces are visible, and so are control and bidirectional characters. */
-export const readable = token =>
-  token.replace(/^[▁ ](?=.)/u, "").replace(/[\p{Cc}\p{Cf}]/gu, c => `‹${c.codePointAt(0).toString(16)}›`) || "▁";
+export const readable = token => token.replace(/^[▁ ](?=.)/u, "").replace(/[\p{Cc}\p{Cf}]/gu, escape) || "▁";
 
 export const percent = logProb => {
   const share = 100 * Math.exp(logProb);
@@ -41,10 +42,6 @@ export const percent = logProb => {
 };
 
 export const fixed = (value, digits = 2) => value?.toFixed(digits).replace(/^-(?=[0.]*$)/, "") ?? "–"; // no "-0.00"
-
-export const largest = numbers => numbers.reduce((a, b) => Math.max(a, b), 0);
-
-export const sum = numbers => numbers.reduce((a, b) => a + b, 0);
 
 /** A color of the style sheet. */
 export const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -69,20 +66,15 @@ export function canvasOf(canvas, width, height) {
   return context;
 }
 
-/** A group of buttons of which one is pressed; arrow keys move between them. */
+/** Scroll a place of a canvas to the middle of its box. */
+export const center = (box, x, y) => box.scrollTo(x - box.clientWidth / 2, y - box.clientHeight / 2);
+
+/** A group of buttons of which one is pressed. */
 export function choice(label, names, selected, onSelect) {
-  const group = make("span", { className: "choice", role: "group", ariaLabel: label });
-  group.append(
-    ...names.map(([value, name]) => button(name, () => onSelect(value), { ariaPressed: value === selected })),
+  const buttons = names.map(([value, name]) =>
+    button(name, () => onSelect(value), { ariaPressed: value === selected }),
   );
-  group.addEventListener("keydown", event => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key],
-      buttons = [...group.children];
-    if (!step) return;
-    event.preventDefault();
-    buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length].focus();
-  });
-  return group;
+  return make("span", { className: "choice", role: "group", ariaLabel: label }, ...buttons);
 }
 
 /** A menu of names with a label; the selected one is a number. */

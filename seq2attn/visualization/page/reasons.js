@@ -1,21 +1,19 @@
 // Three questions about a translation: what mattered for a word, what if the source were another, and whose fault it is.
 
 import { DIFFERENCE, differs, drawMap, select } from "explorer/attention.js";
-import { headNames, isLive, shares } from "explorer/data.js";
+import { headNames, isLive, largest, shares, sum } from "explorer/data.js";
 import {
   button,
   field,
   fixed,
   form,
   isolate,
-  largest,
   make,
   menu,
   numberCell,
   percent,
   readable,
   row,
-  sum,
   table,
 } from "explorer/dom.js";
 import { pathTo } from "explorer/tree.js";
@@ -89,7 +87,7 @@ async function drawImportance(body, app) {
 function importanceTable(found) {
   const present = Object.keys(MEASURES).filter(name => found[name]),
     words = found.words.map(word => make("span", { textContent: readable(word), title: readable(word), dir: "auto" }));
-  const tops = Object.fromEntries(present.map(name => [name, found[name].indexOf(Math.max(...found[name]))]));
+  const isTop = (name, i) => fixed(found[name][i]) === fixed(Math.max(...found[name])); // as far as the page shows
   const rows = present.map(name => {
     const full = largest(found[name].map(Math.abs)) || 1,
       [label, meaning] = MEASURES[name];
@@ -99,19 +97,16 @@ function importanceTable(found) {
         const bar = make("span", { className: value < 0 ? "bar against" : "bar" });
         bar.style.height = `${(32 * Math.abs(value)) / full}px`;
         const number = make("span", { className: "number", textContent: fixed(value) }),
-          className = `effect${tops[name] === i ? " top" : ""}`;
-        return make(
-          "td",
-          { className, title: `${isolate(readable(found.words[i]))}: ${fixed(value, 3)}` },
-          bar,
-          number,
-        );
+          className = `effect${isTop(name, i) ? " top" : ""}`,
+          title = `${isolate(readable(found.words[i]))}: ${fixed(value, 3)}`;
+        return make("td", { className, title }, bar, number);
       }),
     );
   });
-  const differ = new Set(Object.values(tops)).size > 1;
+  const differ = !found.words.some((_, i) => present.every(name => isTop(name, i))),
+    top = name => isolate(readable(found.words.find((_, i) => isTop(name, i))));
   const note = differ
-    ? `They disagree: ${present.map(name => `${MEASURES[name][0]} has ${isolate(found.words[tops[name]])}`).join(", ")} as the most important word.`
+    ? `They disagree: ${present.map(name => `${MEASURES[name][0]} has ${top(name)}`).join(", ")} as the most important word.`
     : "All measures have the same most important word.";
   const meanings = present.map(name => make("li", { textContent: `${MEASURES[name][0]}: ${MEASURES[name][1]}.` }));
   return make(
@@ -149,24 +144,29 @@ function edits(app, words) {
   if (!(app.state.changed in words)) app.state.changed = 0; // none is chosen, or the end of the source
   const source = menu("source word", words.map(readable), app.state.changed, i => (app.state.changed = i));
   const text = field("new word", app.state.newWord, typed => (app.state.newWord = typed), { size: 10 });
-  const edit = (name, change) => button(name, () => app.explore(change(app.state.changed), { second: true }));
-  const edited = (place, word) => {
-    const isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
+  const ask = changes => app.explore({ prefix: [], ...changes }, { second: true });
+  const edit = word => {
+    const place = app.state.changed,
+      isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
     const [inOrder, i] = isReversed ? [words.toReversed(), words.length - 1 - place] : [words, place];
-    return { text: replaceWord(app.current.text, inOrder, i, word), prefix: [], masked: [] };
+    const changed = replaceWord(app.current.text, inOrder, i, word);
+    if (changed !== null) return ask({ text: changed, masked: [] });
+    app.say(
+      `The sentence has no ${isolate(readable(words[place]))}, as the model reads it: change the sentence itself.`,
+    );
   };
   return make(
     "p",
     { className: "controls" },
     source,
     text,
-    edit("change", place => edited(place, text.value)),
-    edit("mask", place => ({ masked: [place], prefix: [] })),
-    edit("delete", place => edited(place, "")),
+    button("change", () => edit(text.value)),
+    button("mask", () => ask({ masked: [app.state.changed] })),
+    button("delete", () => edit("")),
   );
 }
 
-/** A text with a word replaced; words are looked for from left to right, as the tokenizer gave them. */
+/** A text with a word replaced, or null without it; words are looked for from left to right, as the model reads them. */
 function replaceWord(text, words, place, word) {
   let start = 0;
   for (let i = 0; i < place; i++) {
@@ -175,8 +175,7 @@ function replaceWord(text, words, place, word) {
   }
   const old = words[place].trim(),
     found = text.indexOf(old, start);
-  if (found < 0)
-    return [...words.slice(0, place), word, ...words.slice(place + 1)].join(" ").replace(/\s+/g, " ").trim();
+  if (found < 0) return null;
   return (text.slice(0, found) + word + text.slice(found + old.length)).replace(/\s+/g, " ").trim();
 }
 

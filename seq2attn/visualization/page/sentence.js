@@ -2,6 +2,7 @@
 
 import { headNames, matrix } from "explorer/data.js";
 import { button, fixed, isolate, make, numberCell, percent, readable, row, table } from "explorer/dom.js";
+import { wordOf } from "explorer/tree.js";
 
 /** For each target token its weights on the source tokens: of the head for alignment, else the mean of the top layer. */
 function alignment({ attention, alignment_head: chosen }) {
@@ -32,7 +33,7 @@ export function drawSentence(section, app) {
   for (const [side, line] of Object.entries({ source, target })) {
     line.querySelectorAll("button").forEach((button, place) => {
       for (const type of ["mouseenter", "focus"]) button.addEventListener(type, () => mark(side, place));
-      for (const type of ["mouseleave", "blur"]) button.addEventListener(type, () => mark("target", state.word));
+      for (const type of ["mouseleave", "blur"]) button.addEventListener(type, () => mark("target", wordOf(app)));
       button.addEventListener("click", () =>
         side === "target"
           ? app.set({ word: place, node: null, other: null, reason: "mattered" })
@@ -43,7 +44,7 @@ export function drawSentence(section, app) {
   const titled = (textContent, line) => make("div", { className: "line" }, make("h2", { textContent }), line);
   const lines = make("div", {}, titled("source", source), titled("translation", target), ...forced(app));
   section.replaceChildren(lines, nBestList(app));
-  mark("target", state.word);
+  mark("target", wordOf(app));
 }
 
 /** The tokens of a side as buttons; those that are not text are marked. */

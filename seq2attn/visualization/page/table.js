@@ -58,7 +58,7 @@ export function drawTable(section, app) {
   const count = `${matches.length} of ${rows.length} lines${isCut ? `, the first ${state.shown} shown` : ""} `;
   section.replaceChildren(
     make("div", { className: "controls" }, filterForm, axis("x", axes[0]), axis("y", axes[1]), count, more),
-    make("div", { className: "scroll" }, scatter(matches, axes, open)),
+    ...scatter(matches, axes, open, Math.min(WIDTH, section.clientWidth - PAD)),
     make("div", { className: "scroll" }, table([...heads, "source", "translation", "reference"], body, "lines")),
   );
 }
@@ -79,23 +79,26 @@ function filterOf(text) {
   };
 }
 
-/** A point for each line that has both measures. */
-function scatter(rows, [x, y], open) {
-  const points = rows.filter(row => row[x] !== null && row[y] !== null),
-    ariaLabel = `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`,
-    canvas = make("canvas", { role: "img", ariaLabel }),
-    context = canvasOf(canvas, WIDTH, HEIGHT);
+/** A point for each line that has both measures, and the source of the line that is pointed at. */
+function scatter(rows, [x, y], open, width) {
+  const points = rows.filter(row => row[x] !== null && row[y] !== null).sort((a, b) => a[x] - b[x]),
+    name = `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines`,
+    ariaLabel = `${name}; arrow keys move between points, Enter opens the line`,
+    canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel }),
+    context = canvasOf(canvas, width, HEIGHT),
+    pointer = make("span", { className: "pointer", hidden: true }),
+    status = make("p", { className: "status", role: "status", dir: "auto" });
   const range = name => {
     const first = points[0]?.[name] ?? 0; // `Math.min(...values)` fails for 130,000 lines
     return points.reduce(([low, high], row) => [Math.min(low, row[name]), Math.max(high, row[name])], [first, first]);
   };
   const [[x0, x1], [y0, y1]] = [range(x), range(y)];
   const place = row => [
-    PAD + ((row[x] - x0) / (x1 - x0 || 1)) * (WIDTH - 2 * PAD),
+    PAD + ((row[x] - x0) / (x1 - x0 || 1)) * (width - 2 * PAD),
     HEIGHT - PAD - ((row[y] - y0) / (y1 - y0 || 1)) * (HEIGHT - 2 * PAD),
   ];
   context.strokeStyle = color("line");
-  context.strokeRect(PAD, PAD, WIDTH - 2 * PAD, HEIGHT - 2 * PAD);
+  context.strokeRect(PAD, PAD, width - 2 * PAD, HEIGHT - 2 * PAD);
   context.fillStyle = color("faint");
   context.font = "12px system-ui, sans-serif";
   context.fillText(`${MEASURES[x]}: ${fixed(x0)} to ${fixed(x1)}`, PAD, HEIGHT - 12);
@@ -114,9 +117,22 @@ function scatter(rows, [x, y], open) {
     };
     return points.reduce((best, row) => (distance(row) < distance(best) ? row : best), points[0]);
   };
-  canvas.addEventListener("mousemove", event => {
-    canvas.title = points.length ? nearest(event).source : "";
-  });
+  let at = -1;
+  const move = to => {
+    at = Math.max(0, Math.min(points.length - 1, to));
+    const [left, top] = place(points[at]);
+    Object.assign(pointer.style, { left: `${left}px`, top: `${top}px` });
+    pointer.hidden = false;
+    status.textContent = points[at].source;
+  };
+  canvas.addEventListener("mousemove", event => points.length && move(points.indexOf(nearest(event))));
   canvas.addEventListener("click", event => points.length && open(nearest(event)));
-  return canvas;
+  canvas.addEventListener("keydown", event => {
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Enter" && at >= 0) open(points[at]);
+    if (!step || !points.length) return;
+    event.preventDefault();
+    move(at + step);
+  });
+  return [make("div", { className: "scatter" }, canvas, pointer), status];
 }

@@ -1,6 +1,6 @@
 // The beam as a tree: all candidates of each step from left to right, the most probable hypotheses at the top.
 
-import { canvasOf, color, fixed, isolate, make, percent, readable, writeName } from "explorer/dom.js";
+import { canvasOf, center, color, fixed, isolate, make, percent, readable, writeName } from "explorer/dom.js";
 
 /** Why a rule forbids a token. */
 export const RULES = {
@@ -32,6 +32,11 @@ export function pathTo(tree, node) {
   const path = [];
   for (; node > 0; node = tree.parent[node]) path.unshift(node);
   return path;
+}
+
+/** The place of the selected word in the hypothesis that is shown; null for a candidate that is not part of it. */
+export function wordOf({ state: { node, word }, current, hypothesis }) {
+  return node === null || pathTo(current.tree, hypothesis.leaf ?? 0).includes(node) ? word : null;
 }
 
 /** The text of these nodes. */
@@ -72,7 +77,7 @@ export function drawTree(section, app) {
     else {
       active = next;
       redraw();
-      scrollTo(scroll, tree, places, active);
+      center(scroll, places.x(active), places.y(active));
     }
     event.preventDefault();
   });
@@ -87,7 +92,7 @@ export function drawTree(section, app) {
   const places = layout(tree, scroll.clientWidth);
   redraw();
   scroll.scrollTo({ left, top });
-  if (app.state.node === null && app.state.word !== null) scrollTo(scroll, tree, places, active);
+  if (app.state.node === null && app.state.word !== null) center(scroll, places.x(active), places.y(active));
 }
 
 /** Columns of the steps, and rows by the log-probability of the hypotheses; columns are narrow if all fit then. */
@@ -97,22 +102,19 @@ function layout(tree, room) {
   const row = [];
   for (const nodes of bySteps) {
     nodes.sort((a, b) => tree.total[b] - tree.total[a]);
-    nodes.forEach((node, i) => {
-      row[node] = i;
-    });
+    for (const [i, node] of nodes.entries()) row[node] = i;
   }
   const rows = bySteps.reduce((most, nodes) => Math.max(most, nodes.length), 0);
   const share = (room - 2 * MARGIN) / bySteps.length,
     column = share < MIN_COLUMN ? COLUMN : Math.min(COLUMN, share);
-  return { row, bySteps, column, width: bySteps.length * column + 2 * MARGIN, height: rows * ROW + 2 * MARGIN };
+  const x = node => MARGIN + tree.step[node] * column,
+    y = node => MARGIN + (row[node] + 0.5) * ROW;
+  return { row, bySteps, column, x, y, width: bySteps.length * column + 2 * MARGIN, height: rows * ROW + 2 * MARGIN };
 }
-
-const x = (places, tree, node) => MARGIN + tree.step[node] * places.column;
-const y = (places, node) => MARGIN + (places.row[node] + 0.5) * ROW;
 
 function paint(context, { current, hypothesis }, places, active) {
   const { tree, tokens } = current,
-    { column } = places,
+    { column, x, y } = places,
     [ink, faint, full] = ["ink", "faint", "full"].map(color);
   const best = new Set(pathTo(tree, hypothesis.leaf ?? 0)),
     here = new Set(pathTo(tree, active));
@@ -125,12 +127,7 @@ function paint(context, { current, hypothesis }, places, active) {
     context.beginPath();
     context.strokeStyle = isBest || here.has(node) ? full : faint;
     context.lineWidth = isBest ? 2.5 : here.has(node) ? 1.5 : 0.5;
-    const [x0, y0, x1, y1] = [
-      x(places, tree, parent) + column - GAP,
-      y(places, parent),
-      x(places, tree, node),
-      y(places, node),
-    ];
+    const [x0, y0, x1, y1] = [x(parent) + column - GAP, y(parent), x(node), y(node)];
     context.moveTo(x0, y0);
     context.bezierCurveTo(x0 + GAP / 2, y0, x1 - GAP / 2, y1, x1, y1);
     context.stroke();
@@ -139,11 +136,11 @@ function paint(context, { current, hypothesis }, places, active) {
     const isBest = best.has(node) || !node,
       [mark] = FATES[fate] ?? FATES.forbidden;
     context.fillStyle = isBest ? full : fate === "live" || fate === "kept" ? ink : faint;
-    if (node === active) context.fillRect(x(places, tree, node), y(places, node) + ROW / 2 - 2, column - GAP, 1.5);
+    if (node === active) context.fillRect(x(node), y(node) + ROW / 2 - 2, column - GAP, 1.5);
     const name = node ? readable(tokens[tree.token[node]]) : "start";
     context.font = `${isBest ? "600 " : ""}${column < COLUMN ? 11 : 12}px system-ui, sans-serif`;
-    context.fillText(mark, x(places, tree, node), y(places, node));
-    writeName(context, name, x(places, tree, node) + MARK, y(places, node), column - GAP / 2 - MARK);
+    context.fillText(mark, x(node), y(node));
+    writeName(context, name, x(node) + MARK, y(node), column - GAP / 2 - MARK);
   });
 }
 
@@ -165,11 +162,6 @@ function neighbor(tree, places, node, key) {
     ArrowRight: places.bySteps[step + 1]?.find(one => tree.parent[one] === node),
     Home: 0,
   }[key];
-}
-
-function scrollTo(scroll, tree, places, node) {
-  const [left, top] = [x(places, tree, node) - scroll.clientWidth / 2, y(places, node) - scroll.clientHeight / 2];
-  scroll.scrollTo({ left, top });
 }
 
 /** What a candidate is, and why it was dropped. */

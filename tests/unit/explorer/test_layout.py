@@ -114,5 +114,5 @@ def test_long_words_are_cut_with_the_whole_in_their_title(chromium: Browser, tmp
     cut = f"{cut}.filter(e => e.textContent.length > 100)"
     assert chromium.get(f"{cut}.length") > 15 + 15 + 10 + 15
     assert chromium.get(f"{cut}.filter(e => e.offsetWidth > 180 || !e.title.includes(e.textContent)).length") == 0
-    for view in ("#tree", "#attention"):
-        assert chromium.get(f"document.querySelector('{view}').scrollWidth <= innerWidth")
+    for view in ("#tree", "#considered", "#questions"):
+        assert chromium.get(f"(e => e.scrollWidth <= e.clientWidth)(document.querySelector('{view}'))"), view

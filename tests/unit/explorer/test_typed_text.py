@@ -54,3 +54,16 @@ def test_a_click_after_typing_a_filter_is_not_lost(chromium: Browser, tmp_path: 
     click(chromium, "tabs", "test")
     assert value(chromium, "#table input") == "seven"
     assert len(texts(chromium, "#table tbody tr")) == sum("seven" in f"{row['source']} {row['text']}" for row in rows)
+
+
+def test_a_word_that_the_text_lacks_is_not_changed(chromium: Browser, tmp_path: Path) -> None:
+    """The text would be written anew in the words of the model."""
+    text = "two  other six"
+    open_live(chromium, tmp_path / "page.html", {"explore": {text: explorer("transformer").explore(Question(text))}})
+    click(chromium, "sentence", "<unk>")
+    chromium.get("isHeld = true")
+    for name in ("change", "delete"):
+        click(chromium, "reasons", name)
+        assert "has no \u2068<unk>\u2069" in texts(chromium, "#message")[0] and chromium.get("held.length") == 0
+    click(chromium, "reasons", "mask")
+    chromium.wait("held.length === 1")
