@@ -152,14 +152,13 @@ const offer = (id, names, ...rest) =>
 
 function drawViews() {
   const { current, state } = app,
-    hasTable = Boolean(page.table),
-    isTable = hasTable && state.tab === "table";
+    isTable = Boolean(page.table) && state.tab === "table";
   if (current?.tree && !(state.node in current.tree.step)) state.node = null; // of a link to another search
   showRuns();
   showRecorded();
   showQuestion();
   if (current?.notes?.length && !byId("message").textContent) say(current.notes.join(" "));
-  const tabs = [["sentence", "sentence"], ...(hasTable ? [["table", page.table.name]] : [])];
+  const tabs = [["sentence", "sentence"], ...(page.table ? [["table", page.table.name]] : [])];
   offer("tabs", tabs, state.tab, tab => app.set({ tab }));
   byId("panel").hidden = isTable || !current;
   offer("questions", questions(app), app.reason, reason => app.set({ reason }));

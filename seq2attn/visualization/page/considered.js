@@ -50,8 +50,7 @@ export function drawConsidered(section, app) {
 }
 
 /** The node whose continuations are shown: before the selected node, or before the selected word of the hypothesis. */
-function parentOf({ current, state, hypothesis }) {
-  if (state.node !== null) return current.tree.parent[state.node] >= 0 ? current.tree.parent[state.node] : 0;
-  const path = pathTo(current.tree, hypothesis.leaf ?? 0);
-  return path[(state.word ?? 0) - 1] ?? 0;
+function parentOf({ current: { tree }, state, hypothesis }) {
+  if (state.node !== null) return Math.max(0, tree.parent[state.node]);
+  return pathTo(tree, hypothesis.leaf ?? 0)[(state.word ?? 0) - 1] ?? 0;
 }

@@ -81,7 +81,7 @@ async function drawImportance(body, app) {
     other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
   const times = `${fixed(Math.exp(Math.abs(found.value)), 1)} times ${found.value < 0 ? "less" : "more"} probable`,
     answer = state.other === null ? `Its probability is ${percent(found.value)}.` : `It is ${times}.`;
-  body.append(make("p", { textContent: `Why ${word}${other}? ${answer}` }), importanceTable(found));
+  body.append(make("p", { textContent: `Why ${word}${other}? ${answer}` }), ...importanceTable(found));
 }
 
 function importanceTable(found) {
@@ -109,13 +109,11 @@ function importanceTable(found) {
     ? `They disagree: ${present.map(name => `${MEASURES[name][0]} has ${top(name)}`).join(", ")} as the most important word.`
     : "All measures have the same most important word.";
   const meanings = present.map(name => make("li", { textContent: `${MEASURES[name][0]}: ${MEASURES[name][1]}.` }));
-  return make(
-    "div",
-    {},
+  return [
     make("div", { className: "scroll" }, table(["", ...words], rows, "effects")),
     make("p", { className: differ ? "differ" : "", textContent: note }),
     make("ul", { className: "faint" }, ...meanings),
-  );
+  ];
 }
 
 function drawWhatIf(body, app) {

@@ -84,13 +84,10 @@ function nBestList(app) {
   const heading = make("h2", { textContent: `n-best list of ${description}` }),
     names = [heading, "log-prob.", make("span", { textContent: "penalty", title }), score];
   const rows = hypotheses.map((one, rank) => {
-    const select = () => app.set({ hypothesis: rank, node: null, word: null });
-    const translation = button(one.text || "(empty)", select, {
-      dir: "auto",
-      title: one.text,
-      ariaPressed: rank === app.state.hypothesis,
-    });
-    return row(translation, ...["log_prob", "penalty", "score"].map(key => numberCell(fixed(one[key], 3))));
+    const select = () => app.set({ hypothesis: rank, node: null, word: null }),
+      properties = { dir: "auto", title: one.text, ariaPressed: rank === app.state.hypothesis };
+    const numbers = ["log_prob", "penalty", "score"].map(key => numberCell(fixed(one[key], 3)));
+    return row(button(one.text || "(empty)", select, properties), ...numbers);
   });
   return make("div", { className: "list" }, table(names, rows));
 }

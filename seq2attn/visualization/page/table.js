@@ -34,10 +34,7 @@ export function drawTable(section, app) {
   };
   const title = `Words, and measures below or above a number: ${present.join(", ")}.`,
     keep = text => (state.filter = text); // drawn later: not at `change`, between two halves of a click
-  const filter = field("lines with these words and measures", state.filter, keep, {
-    placeholder: "words, chrf<40",
-    title,
-  });
+  const filter = field("words and measures of lines", state.filter, keep, { placeholder: "words, chrf<40", title });
   const filterForm = form(() => app.set({}), {}, filter, " ", make("button", { textContent: "filter" }));
   const names = present.map(name => MEASURES[name]),
     axis = (name, value) => menu(name, names, present.indexOf(value), i => app.set({ [name]: present[i] }));
@@ -110,27 +107,27 @@ function scatter(rows, [x, y], open, width) {
     context.arc(...place(row), 3, 0, 2 * Math.PI);
     context.fill();
   }
-  const nearest = ({ offsetX, offsetY }) => {
-    const distance = row => {
-      const [px, py] = place(row);
-      return Math.hypot(px - offsetX, py - offsetY);
-    };
-    return points.reduce((best, row) => (distance(row) < distance(best) ? row : best), points[0]);
+  const distance = ({ offsetX, offsetY }, [left, top]) => Math.hypot(left - offsetX, top - offsetY);
+  const nearest = event => {
+    const distances = points.map(row => distance(event, place(row)));
+    return distances.indexOf(distances.reduce((a, b) => Math.min(a, b), Infinity));
   };
   let at = -1;
+  const choose = () => at >= 0 && open(points[at]);
   const move = to => {
+    if (!points.length) return;
     at = Math.max(0, Math.min(points.length - 1, to));
     const [left, top] = place(points[at]);
     Object.assign(pointer.style, { left: `${left}px`, top: `${top}px` });
     pointer.hidden = false;
     status.textContent = points[at].source;
   };
-  canvas.addEventListener("mousemove", event => points.length && move(points.indexOf(nearest(event))));
-  canvas.addEventListener("click", event => points.length && open(nearest(event)));
+  canvas.addEventListener("mousemove", event => move(nearest(event)));
+  canvas.addEventListener("click", choose);
   canvas.addEventListener("keydown", event => {
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (event.key === "Enter" && at >= 0) open(points[at]);
-    if (!step || !points.length) return;
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.key === "Enter") choose();
+    if (!step) return;
     event.preventDefault();
     move(at + step);
   });

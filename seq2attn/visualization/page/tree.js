@@ -53,18 +53,14 @@ export function drawTree(section, app) {
     canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel }),
     status = make("p", { className: "status", role: "status" });
   const path = pathTo(tree, app.hypothesis.leaf ?? 0);
-  let active = app.state.node ?? path[app.state.word ?? path.length - 1] ?? 0;
-  const redraw = () => {
+  let active = null;
+  const move = node => {
+    if (node === active) return;
+    active = node;
     paint(canvasOf(canvas, places.width, places.height), app, places, active);
     status.textContent = describe(app.current, active);
   };
-  canvas.addEventListener("mousemove", event => {
-    const node = nodeAt(tree, places, event);
-    if (node !== null && node !== active) {
-      active = node;
-      redraw();
-    }
-  });
+  canvas.addEventListener("mousemove", event => move(nodeAt(tree, places, event) ?? active));
   const select = node => app.set({ node: node || null, word: node ? tree.step[node] - 1 : null, other: null });
   canvas.addEventListener("click", event => {
     const node = nodeAt(tree, places, event);
@@ -75,8 +71,7 @@ export function drawTree(section, app) {
     if (event.key === "Enter") select(active);
     else if (next === undefined) return;
     else {
-      active = next;
-      redraw();
+      move(next);
       center(scroll, places.x(active), places.y(active));
     }
     event.preventDefault();
@@ -90,7 +85,7 @@ export function drawTree(section, app) {
   );
   section.replaceChildren(head, scroll, status);
   const places = layout(tree, scroll.clientWidth);
-  redraw();
+  move(app.state.node ?? path[app.state.word ?? path.length - 1] ?? 0);
   scroll.scrollTo({ left, top });
   if (app.state.node === null && app.state.word !== null) center(scroll, places.x(active), places.y(active));
 }
