@@ -141,13 +141,8 @@ class Explorer:
         translation that was chosen from the n-best list by another score.
         """
         is_constrained = question.prefix or self.translator.glossary or line.warning is not None
-        if (
-            question.reference is None
-            or is_constrained
-            or search.kind == "sample"
-            or search.mbr
-            or self.translator.rerankers
-        ):
+        has_other_score = search.kind == "sample" or search.mbr or self.translator.rerankers
+        if question.reference is None or is_constrained or has_other_score:
             return None
         if is_blank(question.reference):
             raise UserError("the reference is empty")

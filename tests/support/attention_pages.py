@@ -57,8 +57,8 @@ CELLS = """(() => {
     for (let i = 0; i < columns; i++) press("ArrowLeft");
     found.push([]);
     for (let column = 0; column < columns; column++) {
-      found[row].push(Number(status.textContent.match(/: (\\d\\.\\d+)\\. /)[1]));
       press("ArrowRight");
+      found[row].push(Number(status.textContent.match(/: (\\d\\.\\d+)\\. /)[1]));
     }
     press("ArrowDown");
   }

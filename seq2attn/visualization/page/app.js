@@ -1,10 +1,10 @@
 // The state of the page, and its views. A view is a function (section, app) that draws the section anew.
 
-import { button, byId, choice, make, menu } from "explorer/dom.js";
+import { button, byId, choice, chooser, isolate, make, onSubmit } from "explorer/dom.js";
 import { ask, isLive, page, post } from "explorer/data.js";
 import { drawAttention } from "explorer/attention.js";
 import { drawConsidered } from "explorer/considered.js";
-import { drawReasons } from "explorer/reasons.js";
+import { drawReasons, questions } from "explorer/reasons.js";
 import { drawSentence } from "explorer/sentence.js";
 import { drawTable } from "explorer/table.js";
 import { drawTree } from "explorer/tree.js";
@@ -34,7 +34,7 @@ const initial = {
   scale: page.scale ?? "max",
   words: false,
   tab: page.table ? "table" : "sentence",
-  reason: "mattered",
+  reason: "attention", // the question of the panel
   order: "",
   filter: "",
   shown: 200, // lines of the table
@@ -72,6 +72,12 @@ const app = {
 
   get hypothesis() {
     return app.current.hypotheses[app.state.hypothesis] ?? app.current.hypotheses[0];
+  },
+
+  /** The question that the panel answers: the selected one, if it can. */
+  get reason() {
+    const names = questions(app).map(([name]) => name);
+    return names.includes(app.state.reason) ? app.state.reason : names[0];
   },
 
   /** Change the selection, and draw all views. */
@@ -112,7 +118,12 @@ const app = {
 
   /** An answer of the server, or undefined after a message. */
   ask: (kind, body) => waiting(() => ask(kind, { ...app.question, ...body })),
-  say: text => say(text),
+
+  /** Show a message, and all views in the room that it leaves. */
+  say(text) {
+    say(text);
+    render();
+  },
 };
 
 const say = text => {
@@ -128,30 +139,34 @@ async function waiting(work) {
   try {
     return await work();
   } catch (error) {
-    say(error.message);
+    app.say(error.message);
   } finally {
     numWaiting -= 1;
     document.body.ariaBusy = String(numWaiting > 0);
   }
 }
 
+/** A choice, if there are two or more. */
+const offer = (id, names, ...rest) =>
+  byId(id).replaceChildren(...(names.length > 1 ? [choice(id, names, ...rest)] : []));
+
 function drawViews() {
   const { current, state } = app,
-    hasTable = Boolean(page.table);
+    isTable = Boolean(page.table) && state.tab === "table";
   if (current?.tree && !(state.node in current.tree.step)) state.node = null; // of a link to another search
   showRuns();
   showRecorded();
-  const tabs = [["sentence", "sentence"], ...(hasTable ? [["table", page.table.name]] : [])];
-  byId("tabs").replaceChildren(...(hasTable ? [choice("view", tabs, state.tab, tab => app.set({ tab }))] : []));
-  for (const [id, draw] of Object.entries(views)) {
-    const section = byId(id),
-      isTable = id === "table";
-    section.hidden = isTable ? !hasTable || state.tab !== "table" : state.tab === "table" || !current;
-    if (!section.hidden) section.hidden = draw(section, app) === false;
-  }
   showQuestion();
+  if (current?.notes?.length && !byId("message").textContent) say(current.notes.join(" "));
+  const tabs = [["sentence", "sentence"], ...(page.table ? [["table", page.table.name]] : [])];
+  offer("tabs", tabs, state.tab, tab => app.set({ tab }));
+  byId("panel").hidden = isTable || !current;
+  offer("questions", questions(app), app.reason, reason => app.set({ reason }));
+  const ofSentence = ["sentence", "tree", "considered", app.reason === "attention" ? "attention" : "reasons"],
+    shown = isTable ? ["table"] : current ? ofSentence : [];
+  for (const id of Object.keys(views)) byId(id).hidden = !shown.includes(id); // before any is drawn in the room it has
+  for (const id of shown) byId(id).hidden = views[id](byId(id), app) === false;
   if (current) document.title = `${current.run ? `${current.run}: ` : ""}${current.text}`;
-  if (current?.notes?.length) say(current.notes.join(" "));
 }
 
 /** The question in the form, but for fields with text that is typed and not asked yet. */
@@ -172,8 +187,11 @@ function render() {
   const section = document.activeElement?.closest("section, nav, #runs, #choice");
   const place = section ? [...section.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement) : -1;
   drawViews();
-  const same = section?.querySelectorAll(FOCUSABLE)[place];
-  (same?.hidden ? section.querySelector(FOCUSABLE) : same)?.focus({ preventScroll: true });
+  const same = section?.querySelectorAll(FOCUSABLE)[place],
+    nav = section?.parentElement.querySelector(":scope > nav") ?? byId("tabs");
+  const pressed = section?.hidden && nav.querySelector("[aria-pressed=true]"),
+    next = pressed || (same?.hidden ? section.querySelector(FOCUSABLE) : same);
+  next?.focus({ preventScroll: true });
 }
 
 // The fragment of the address holds the question and the selection, so that a link restores the page.
@@ -219,41 +237,28 @@ function formQuestion() {
   return { text, reference, prefix: [], masked: [], beam: isSame ? app.question.beam : beam };
 }
 
-/** A menu and, for steps of one thing such as checkpoints, a slider. */
-function chooser(label, names, selected, isSliding, onSelect) {
-  const properties = { type: "range", max: names.length - 1, value: selected };
-  const slider = make("input", { ...properties, ariaLabel: label, ariaValueText: names[selected] });
-  slider.addEventListener("change", () => onSelect(Number(slider.value)));
-  const entries = names.map((name, i) => [String(i), name]);
-  const select = menu(label, entries, String(selected), value => onSelect(Number(value)));
-  return isSliding && names.length > 2 ? [select, slider] : [select];
-}
-
 function showRuns() {
   const names = page.runs ?? [];
   if (names.length < 2) return byId("runs").replaceChildren(names[0] ?? app.current?.run ?? "");
   const compare = () => {
-    const other = (app.question.run + 1) % names.length;
-    const changes = { run: other, prefix: [], masked: [] }; // numbers of the tokens of this run
+    const run = (app.question.run + 1) % names.length,
+      changes = { run, prefix: [], masked: [] }; // numbers of the tokens of this run
     const show = isShown => isShown && app.set({ reason: "what if", tab: "sentence" });
     if (app.current) app.explore(changes, { second: true }).then(show);
   };
-  const select = run => app.explore({ ...formQuestion(), run });
-  byId("runs").replaceChildren(
-    ...chooser("run", names, app.question.run, true, select),
-    " ",
-    button("compare", compare),
-  );
+  const menus = chooser("run", names, app.question.run, true, run => app.explore({ ...formQuestion(), run }));
+  byId("runs").replaceChildren(...menus, " ", button("compare", compare));
 }
 
 function showRecorded() {
   byId("choice").hidden = recorded.length < 2;
   if (recorded.length < 2) return;
   const isSame = recorded.every(one => one.text === recorded[0].text),
-    names = recorded.map((one, i) => `${one.run || i + 1}${isSame ? "" : `: ${one.text}`}`);
-  byId("choice").replaceChildren(
-    ...chooser(isSame ? "run" : "sentence", names, recorded.indexOf(app.current), isSame, app.open),
-  );
+    names = recorded.map((one, i) =>
+      isSame ? one.run || i + 1 : `${isolate(one.run || `${i + 1}`)}: ${isolate(one.text)}`,
+    );
+  const menus = chooser(isSame ? "run" : "sentence", names, recorded.indexOf(app.current), isSame, app.open);
+  byId("choice").replaceChildren(...menus);
 }
 
 async function save() {
@@ -273,14 +278,11 @@ function start() {
   byId("link").hidden = location.protocol === "about:";
   byId("link").addEventListener("click", () => {
     (navigator.clipboard?.writeText(location.href) ?? Promise.reject()).then(
-      () => say("The link is copied."),
-      () => say(location.href),
+      () => app.say("The link is copied."),
+      () => app.say(location.href),
     );
   });
-  byId("question").addEventListener("submit", event => {
-    event.preventDefault();
-    app.explore(formQuestion());
-  });
+  onSubmit(byId("question"), () => app.explore(formQuestion()));
   if (app.current && !app.question.text) app.question = { ...app.question, text: app.current.text };
   render();
   if (isLive && isWhole && app.question.text) askAgain();

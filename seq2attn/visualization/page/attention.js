@@ -1,7 +1,9 @@
 // Attention maps: one layer and head large, all heads of the layer small; windows, choices and steps as what they are.
 
-import { byWord, headNames, matrix, shape, shares } from "explorer/data.js";
-import { canvasOf, choice, color, fixed, isolate, largest, make, menu, readable, sum } from "explorer/dom.js";
+import { byWord, headNames, largest, matrix, shape, shares, sum } from "explorer/data.js";
+import { canvasOf, center, choice, color, fixed, isolate, make, menu, readable, writeName } from "explorer/dom.js";
+import { thumbnails } from "explorer/thumbnails.js";
+import { wordOf } from "explorer/tree.js";
 
 const SCALES = [
   ["max", "largest"],
@@ -9,35 +11,34 @@ const SCALES = [
   ["0-1", "0 to 1"],
 ];
 const UNITS = ["tokens", "words"].map(name => [name, name]);
-const THUMBNAIL = 56,
-  MAX_CELL = 19,
-  MIN_CELL = 4;
+const MAX_CELL = 22,
+  MAX_NAME = 8, // length of the names of rows and columns, in sizes of their font
+  SPACE = 10, // around them
+  READABLE = 10, // pixels of a cell
+  MAX_NAMED = 56, // tokens, all of whose names are shown
+  MIN_CELL = 4; // of a map of many tokens, without names
 
 export function drawAttention(section, app) {
   const { current, state } = app,
     attention = current.attention;
-  if (attention === undefined) return false;
   if (!attention || !Object.keys(attention).length) {
     const textContent = `${attention ? "This model" : "An ensemble"} has no attention to draw.`;
-    section.replaceChildren(make("h2", { textContent: "attention" }), make("p", { textContent }));
-    return true;
+    return section.replaceChildren(make("p", { textContent }));
   }
   const kinds = Object.keys(attention).map(name => [name, name]),
     kind = attention[state.kind] ? state.kind : kinds[0][0],
     map = attention[kind];
-  const layer = clamp(state.layer, map.layers.length, map.layers.length - 1),
-    heads = headNames(map),
-    head = clamp(state.head, heads.length, heads.length - 1);
+  const heads = headNames(map),
+    layer = within(state.layer, map.layers),
+    head = within(state.head, heads);
   const view = select(map, layer, head, state),
     status = make("p", { className: "status", role: "status", textContent: HINT });
-  const part = (name, names, selected) => {
-    const entries = names.map((text, i) => [String(i), text]);
-    return names.length > 1 ? [menu(name, entries, String(selected), value => app.set({ [name]: value }))] : [];
-  };
+  const part = (name, names, selected) =>
+    names.length > 1 ? [menu(name, names, selected, value => app.set({ [name]: String(value) }))] : [];
   const controls = make(
     "p",
     { className: "controls" },
-    make("h2", { textContent: state.hypothesis ? "attention of the best translation" : "attention" }),
+    ...(state.hypothesis ? [make("h2", { textContent: "of the best translation" })] : []),
     choice("kind of attention", kinds, kind, value => app.set({ kind: value, layer: "", head: "" })),
     ...part("layer", map.layers, layer),
     ...part("head", heads, head),
@@ -45,20 +46,22 @@ export function drawAttention(section, app) {
     choice("scale of colors", SCALES, state.scale, value => app.set({ scale: value })),
     legend(view, state.scale),
   );
-  const say = text => (status.textContent = text || HINT),
-    onQuery = query => kind !== "encoder" && !state.words && app.set({ ...START, word: query });
-  const start =
-    kind !== "encoder" && !state.words && !state.hypothesis && state.word !== null ? [state.word, null] : null;
-  const scroll = make("div", { className: "scroll" }, drawMap(view, { kind, say, onQuery, start }));
-  const maps = make("div", { className: "maps" }, scroll, thumbnails(map, layer, head, app));
-  section.replaceChildren(controls, maps, status);
-  return true;
+  const hasWords = kind !== "encoder" && !state.words, // rows that are tokens of the translation
+    say = text => (status.textContent = text || HINT),
+    onQuery = query => hasWords && app.set({ ...START, word: query });
+  const word = wordOf(app),
+    start = hasWords && !state.hypothesis && word !== null ? [word, null] : null;
+  const scroll = make("div", { className: "scroll" }),
+    maps = make("div", { className: "maps" }, scroll);
+  section.replaceChildren(controls, maps, thumbnails(map, layer, head, app), status);
+  drawMap(scroll, view, { kind, say, onQuery, start });
 }
 
 const HINT = "Point at a token or a cell to read its largest weights; arrow keys move in the map.";
 /** The best hypothesis, whose attention this is. */
 const START = { hypothesis: 0, node: null, other: null, reason: "mattered" };
-const clamp = (text, count, fallback) => (text === "" || !(Number(text) < count) ? fallback : Number(text));
+/** A selected number of a list, else its last. */
+const within = (text, list) => (text !== "" && Number(text) < list.length ? Number(text) : list.length - 1);
 
 /** The selected weights with the names of rows and columns. */
 export function select(map, layer, head, { words, scale }) {
@@ -76,37 +79,46 @@ export function select(map, layer, head, { words, scale }) {
 
 function legend(view, scale) {
   const full = scale === "max" ? largest(view.weights.map(largest)) : 1;
-  const name = scale === "row" ? "weight / largest of its row" : "weight";
-  return make(
-    "span",
-    { className: "scale" },
-    `${name} 0 `,
-    make("span", { className: "bar", role: "img", ariaLabel: "color scale" }),
-    ` ${Number(full.toPrecision(2))}`,
-  );
+  const name = scale === "row" ? "weight / largest of its row" : "weight",
+    bar = make("span", { className: "bar", role: "img", ariaLabel: "color scale" });
+  return make("span", { className: "scale" }, `${name} 0 `, bar, ` ${Number(full.toPrecision(2))}`);
 }
 
-/** A map on a canvas, with names of rows and columns; `marks`: rows that differ in another map; `start`: selected cell. */
-export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks = [], start = null }) {
-  const canvas = make("canvas", { tabIndex: 0, role: "application" }),
-    { queries, keys } = view;
-  canvas.setAttribute("aria-label", `${kind} attention: ${queries.length} rows, ${keys.length} columns`);
-  const cell = Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor(560 / Math.max(queries.length, keys.length))));
-  const font = Math.max(8, Math.min(13, cell - 2)),
-    measure = make("canvas").getContext("2d");
-  measure.font = `${font}px system-ui, sans-serif`;
-  const longest = names => Math.min(110, Math.max(...names.map(name => measure.measureText(name).width)) + 8);
-  const left = longest(queries),
-    top = longest(keys),
+/** A difference of two weights that is marked. */
+export const DIFFERENCE = 0.1;
+
+/** How much more weight a cell has than that of the same words in the map beside it; NaN without one. */
+const gain = ({ weights, beside }, q, k) =>
+  beside ? weights[q]?.[k] - beside.weights[beside.rows.get(q)]?.[beside.columns.get(k)] : NaN;
+export const differs = (view, q, k) => Math.abs(gain(view, q, k)) >= DIFFERENCE;
+
+/** A map in an element, as large as there is room; `start`: selected cell. */
+export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, start = null }) {
+  const { queries, keys } = view,
+    ariaLabel = `${kind} attention: ${queries.length} rows, ${keys.length} columns`,
+    canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel });
+  const measure = make("canvas").getContext("2d"),
     coverage = kind === "cross" ? 26 : 0;
+  measure.font = "10px system-ui, sans-serif";
+  const longest = names => Math.min(MAX_NAME, largest(names.map(name => measure.measureText(name).width / 10)));
+  const [side, above] = [longest(queries), longest(keys)],
+    fit = (room, count, name) => (room - SPACE + name) / (count + name); // the font is a pixel less than a cell
+  const tall = (box.clientHeight || Infinity) - coverage, // an element without height grows, and the page scrolls
+    room = Math.min(fit(box.clientWidth, keys.length, side), fit(tall, queries.length, above)),
+    smallest = Math.max(queries.length, keys.length) > MAX_NAMED ? MIN_CELL : READABLE;
+  const cell = Math.floor(Math.max(smallest, Math.min(MAX_CELL, room))),
+    font = Math.max(8, Math.min(13, cell - 1)),
+    [left, top] = [side * font + SPACE - 2, above * font + SPACE - 2];
   const width = left + keys.length * cell + 2,
     height = top + queries.length * cell + coverage + 2;
   let at = start;
-  const redraw = () => paint(canvasOf(canvas, width, height), view, { cell, left, top, font, at, marks, coverage });
+  const redraw = () => paint(canvasOf(canvas, width, height), view, { cell, left, top, font, at, coverage });
   const move = place => {
     at = place ?? start;
     redraw();
-    say(place ? describe(view, place) : "");
+    const text = place ? describe(view, place) : "";
+    say(text);
+    if (view.beside) canvas.title = text;
   };
   canvas.addEventListener("mousemove", event => {
     const k = Math.floor((event.offsetX - left) / cell),
@@ -114,39 +126,47 @@ export function drawMap(view, { kind = "cross", say, onQuery = () => {}, marks =
     move(q < queries.length && k < keys.length && (q >= 0 || k >= 0) ? [q >= 0 ? q : null, k >= 0 ? k : null] : null);
   });
   canvas.addEventListener("mouseleave", () => move(null));
-  canvas.addEventListener("click", () => at?.[0] !== null && at && onQuery(at[0]));
+  const choose = () => typeof at?.[0] === "number" && onQuery(at[0]);
+  canvas.addEventListener("click", choose);
   canvas.addEventListener("keydown", event => {
     const [dq, dk] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
-    if (event.key === "Enter" && at) onQuery(at[0]);
+    if (event.key === "Enter") choose();
     if (dq === undefined) return;
     event.preventDefault();
-    const inside = (value, count) => Math.max(0, Math.min(count - 1, value));
-    move(at ? [inside((at[0] ?? 0) + dq, queries.length), inside((at[1] ?? 0) + dk, keys.length)] : [0, 0]);
+    const next = (value, step, names) => Math.min(names.length - 1, (value ?? -1) + step), // -1: all, as at a name
+      place = at ? [next(at[0], dq, queries), next(at[1], dk, keys)] : [0, 0];
+    if (Math.max(...place) < 0) return;
+    move(place.map(value => (value < 0 ? null : value)));
+    center(box, left + place[1] * cell, top + place[0] * cell);
   });
   redraw();
-  return canvas;
+  box.replaceChildren(canvas);
 }
 
-function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
+function paint(context, view, { cell, left, top, font, at, coverage }) {
   const [ink, faint, full, line, mark] = ["ink", "faint", "full", "line", "mark"].map(color),
-    { queries, keys, weights, shape: form } = view;
+    { queries, keys, weights, beside, shape: form } = view;
+  const nameStyle = (side, i) => {
+    const isOther = beside && !beside[side].has(i); // a word that the other map has not
+    context.fillStyle = at?.[side === "rows" ? 0 : 1] === i ? full : isOther ? mark : ink;
+    context.font = `${isOther ? "bold " : ""}${font}px system-ui, sans-serif`;
+  };
   context.clearRect(0, 0, context.canvas.width, context.canvas.height);
-  context.font = `${font}px system-ui, sans-serif`;
   context.textBaseline = "middle";
   const bottom = top + queries.length * cell,
     right = left + keys.length * cell;
   queries.forEach((name, q) => {
-    context.fillStyle = at?.[0] === q ? full : marks.includes(q) ? mark : ink;
+    nameStyle("rows", q);
     context.textAlign = "right";
-    if (cell >= 8 || at?.[0] === q) context.fillText(isolate(name), left - 4, top + (q + 0.5) * cell, left - 6);
+    if (cell >= 8 || at?.[0] === q) writeName(context, name, left - 4, top + (q + 0.5) * cell, left - 6);
   });
   keys.forEach((name, k) => {
     context.save();
     context.translate(left + (k + 0.5) * cell, top - 4);
     context.rotate(-Math.PI / 2);
     context.textAlign = "left";
-    context.fillStyle = at?.[1] === k ? full : ink;
-    if (cell >= 8 || at?.[1] === k) context.fillText(isolate(name), 0, 0, top - 6);
+    nameStyle("columns", k);
+    if (cell >= 8 || at?.[1] === k) writeName(context, name, 0, 0, top - 6);
     context.restore();
   });
   context.fillStyle = full;
@@ -168,6 +188,18 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
         context.strokeRect(left + first * cell, top + q * cell + 0.5, (last - first + 1) * cell - 1, cell - 1);
     });
   }
+  if (beside) {
+    context.strokeStyle = mark;
+    context.lineWidth = 2;
+    weights.forEach((row, q) =>
+      row.forEach((_, k) => {
+        if (!differs(view, q, k)) return;
+        context.setLineDash(gain(view, q, k) < 0 ? [3, 2] : []);
+        context.strokeRect(left + k * cell + 0.5, top + q * cell + 0.5, cell - 2, cell - 2);
+      }),
+    );
+    context.setLineDash([]);
+  }
   if (form.isHard) {
     context.strokeStyle = context.fillStyle = mark;
     context.lineWidth = 1.5;
@@ -187,78 +219,23 @@ function paint(context, view, { cell, left, top, font, at, marks, coverage }) {
     const sums = keys.map((_, k) => sum(weights.map(row => row[k]))),
       most = Math.max(1, largest(sums));
     context.fillStyle = faint;
-    sums.forEach((one, k) =>
-      context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, ((coverage - 6) * one) / most),
-    );
+    for (const [k, one] of sums.entries())
+      context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, ((coverage - 6) * one) / most);
     context.textAlign = "right";
     context.fillText("in all", left - 4, bottom + coverage / 2);
   }
 }
 
-function describe({ queries, keys, weights }, [q, k]) {
+function describe(view, [q, k]) {
+  const { queries, keys, weights, beside } = view,
+    change = gain(view, q, k),
+    than = `, ${fixed(Math.abs(change), 3)} ${change < 0 ? "less" : "more"} than in ${beside?.name}`;
   const row = q === null ? weights.map(one => one[k]) : weights[q],
     [name, others] = q === null ? [keys[k], queries] : [queries[q], keys];
-  const best = row
-    .map((w, i) => [w, others[i]])
-    .filter(([w]) => w >= 0.01)
-    .sort((a, b) => b[0] - a[0])
-    .slice(0, 5)
-    .map(([w, one]) => `${isolate(one)} ${fixed(w)}`);
-  const cell =
-    q !== null && k !== null ? `${isolate(queries[q])} → ${isolate(keys[k])}: ${fixed(weights[q][k], 3)}. ` : "";
+  const places = [...row.keys()].filter(i => row[i] >= 0.01).sort((a, b) => row[b] - row[a]),
+    best = places.slice(0, 5).map(i => `${isolate(others[i])} ${fixed(row[i])}`);
+  const weight = q === null || k === null ? "" : `${fixed(weights[q][k], 3)}${Number.isNaN(change) ? "" : than}`,
+    cell = weight && `${isolate(queries[q])} → ${isolate(keys[k])}: ${weight}. `;
   const verb = q === null ? `is attended to (${fixed(sum(row))} in all) by` : "attends to";
   return `${cell}${isolate(name)} ${verb}: ${best.join(", ") || "nothing"}`;
-}
-
-/** All heads of the layer, or of all layers if there are few, as small maps; each is a button. */
-function thumbnails(map, layer, head, app) {
-  const names = headNames(map),
-    count = names.length * map.layers.length,
-    box = make("div", { className: "thumbnails" });
-  if (count < 2) return box;
-  const layers = count <= 64 ? map.layers.map((_, i) => i) : [layer];
-  for (const one of layers) {
-    const row = make("div", { role: "group", ariaLabel: `layer ${map.layers[one]}` });
-    names.forEach((name, i) => {
-      const label = `layer ${map.layers[one]}, ${Number(name) ? `head ${name}` : "mean of heads"}`,
-        button = make("button", { type: "button", title: label, ariaLabel: label });
-      button.setAttribute("aria-pressed", one === layer && i === head);
-      button.append(thumbnail(map, one, i, app.state.scale));
-      button.addEventListener("click", () => app.set({ layer: String(one), head: String(i) }));
-      row.append(button);
-    });
-    box.append(row);
-  }
-  return box;
-}
-
-const drawn = new WeakMap(); // small maps, which another selection does not draw again
-
-function thumbnail(map, layer, head, scale) {
-  const key = [layer, head, scale, color("full")].join(),
-    cache = drawn.get(map) ?? drawn.set(map, {}).get(map);
-  return (cache[key] ??= smallMap(shares(matrix(map, layer, head), scale)));
-}
-
-function smallMap(rows) {
-  const width = rows[0].length,
-    height = rows.length,
-    side = Math.max(width, height),
-    canvas = make("canvas", { width, height });
-  const context = canvas.getContext("2d"),
-    image = context.createImageData(width, height),
-    pixels = new Uint32Array(image.data.buffer);
-  const hex = color("full"),
-    [red, green, blue] = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
-  rows.forEach((row, q) =>
-    row.forEach((share, k) => {
-      pixels[q * width + k] = (Math.round(255 * share) << 24) | (blue << 16) | (green << 8) | red; // little-endian
-    }),
-  );
-  context.putImageData(image, 0, 0);
-  Object.assign(canvas.style, {
-    width: `${Math.max(8, (THUMBNAIL * width) / side)}px`,
-    height: `${Math.max(8, (THUMBNAIL * height) / side)}px`,
-  });
-  return canvas;
 }

@@ -2,23 +2,24 @@
 
 import { isLive } from "explorer/data.js";
 import { button, isolate, make, numberCell, percent, readable, row, table } from "explorer/dom.js";
-import { pathTo, RULES } from "explorer/tree.js";
+import { pathTo, RULES, textTo } from "explorer/tree.js";
+
+const MAX_SHOWN = 4; // tokens before these words
 
 export function drawConsidered(section, app) {
   const { current, state } = app;
   if (!current.tree) return false;
   const parent = parentOf(app),
     path = pathTo(current.tree, parent);
-  const begin = path.map(node => readable(current.tokens[current.tree.token[node]])).join(" "),
-    textContent = begin ? `after ${isolate(begin)}` : "at the beginning";
-  const title = make("h2", { textContent: "words considered" }),
-    after = make("p", { className: "faint", dir: "auto", textContent });
+  const end = `${path.length > MAX_SHOWN ? "… " : ""}${textTo(current, parent, -MAX_SHOWN)}`,
+    textContent = parent ? `after ${isolate(end)}` : "at the beginning";
+  const after = make("p", { className: "faint", title: textTo(current, parent), textContent });
+  const title = make("div", { className: "controls" }, make("h2", { textContent: "words considered" }), after);
   const words = current.considered[parent];
   if (!words) {
     const isEnd = !current.tree.parent.includes(parent),
       reason = isEnd ? "The search did not go on from here." : "Not recorded in this page.";
-    section.replaceChildren(title, after, make("p", { textContent: reason }));
-    return true;
+    return section.replaceChildren(title, make("p", { textContent: reason }));
   }
   const chosen = current.tree.token[state.node ?? pathTo(current.tree, app.hypothesis.leaf ?? 0)[path.length]];
   const rows = words.map(([token, model, allowed = model, rule = null]) => {
@@ -28,7 +29,7 @@ export function drawConsidered(section, app) {
       isLive ? app.explore({ prefix }) : app.say("Words are forced in a live page: seq2attn explore RUN.");
     const word = button(readable(name), force, {
       dir: "auto",
-      title: isLive ? `Force ${isolate(name)} here, and search on.` : name,
+      title: isLive ? `Force ${isolate(readable(name))} here, and search on.` : readable(name),
       ariaPressed: token === chosen,
       disabled: rule === "special",
     });
@@ -37,25 +38,19 @@ export function drawConsidered(section, app) {
     const compare = () => app.set({ word: path.length, other: token, reason: "mattered" });
     const against = button("why not?", compare, {
       className: "why",
+      ariaLabel: `why not ${isolate(readable(name))}?`,
       title: "Compare with the chosen word: what mattered?",
       hidden: token === chosen,
     });
-    const status = rule
-      ? RULES[rule]
-      : allowed === null
-        ? "not drawn"
-        : Math.abs(allowed - model) > 0.001
-          ? percent(allowed)
-          : "";
+    const changed = Math.abs(allowed - model) > 0.001 ? percent(allowed) : "",
+      status = RULES[rule] ?? (allowed === null ? "not drawn" : changed);
     return row(word, bar, numberCell(percent(model)), status, isLive ? against : "");
   });
-  section.replaceChildren(title, after, table(["word", "", "model", "search", ""], rows));
-  return true;
+  section.replaceChildren(title, table(["word", "", "model", "search", ""], rows));
 }
 
 /** The node whose continuations are shown: before the selected node, or before the selected word of the hypothesis. */
-function parentOf({ current, state, hypothesis }) {
-  if (state.node !== null) return current.tree.parent[state.node] >= 0 ? current.tree.parent[state.node] : 0;
-  const path = pathTo(current.tree, hypothesis.leaf ?? 0);
-  return path[(state.word ?? 0) - 1] ?? 0;
+function parentOf({ current: { tree }, state, hypothesis }) {
+  if (state.node !== null) return Math.max(0, tree.parent[state.node]);
+  return pathTo(tree, hypothesis.leaf ?? 0)[(state.word ?? 0) - 1] ?? 0;
 }

@@ -1,7 +1,5 @@
 // The data of the page, questions to the server, and attention weights between tokens or words.
 
-import { largest, sum } from "explorer/dom.js";
-
 const packed = Uint8Array.from(atob(document.getElementById("data").textContent), byte => byte.charCodeAt(0));
 
 /** What the page was made with: recorded explorations, or the runs of a server that answers questions. */
@@ -34,6 +32,10 @@ function askKernel(kind, body) {
     parent.postMessage({ id, kind, body }, "*");
   });
 }
+
+export const largest = numbers => numbers.reduce((a, b) => Math.max(a, b), 0);
+
+export const sum = numbers => numbers.reduce((a, b) => a + b, 0);
 
 const MEAN = "mean";
 

@@ -1,14 +1,15 @@
 // Three questions about a translation: what mattered for a word, what if the source were another, and whose fault it is.
 
-import { drawMap, select } from "explorer/attention.js";
-import { headNames, isLive, shares } from "explorer/data.js";
+import { DIFFERENCE, differs, drawMap, select } from "explorer/attention.js";
+import { headNames, isLive, largest, shares, sum } from "explorer/data.js";
 import {
   button,
-  choice,
+  field,
   fixed,
+  form,
   isolate,
-  largest,
   make,
+  menu,
   numberCell,
   percent,
   readable,
@@ -18,6 +19,7 @@ import {
 import { pathTo } from "explorer/tree.js";
 
 const TABS = [
+  ["attention", "attention"],
   ["mattered", "what mattered"],
   ["what if", "what if"],
   ["reference", "whose fault"],
@@ -27,21 +29,32 @@ const MEASURES = {
   gradient: ["gradient × input", "how much it would change, to first order, if the word's vector were scaled to zero"],
   attention: ["attention", "the mean weight of the heads of the top layer; it need not be what the model used"],
 };
+/** Words of which some are marked, with titles. */
+const marked = (words, isMarked, titles = []) =>
+  words.flatMap((word, i) => {
+    const properties = { textContent: readable(word), title: titles[i] ?? "" };
+    return [make(isMarked(i) ? "mark" : "span", properties), " "];
+  });
 const note = (textContent, className = "faint") => make("p", { className, textContent });
 
+/** The questions that the page can answer, with their texts; a page of attention alone has no tree. */
+export function questions({ current, second }) {
+  if (!current) return [];
+  const recorded = {
+    mattered: current.importance ?? current.attention === null,
+    "what if": second,
+    reference: current.diagnosis,
+  };
+  const hasAnswer = name => current.tree && (isLive || recorded[name]);
+  return TABS.filter(([name]) => (name === "attention" ? current.attention !== undefined : hasAnswer(name)));
+}
+
 export function drawReasons(section, app) {
-  const { current, state } = app;
-  const isRecorded = current.importance || app.second || current.diagnosis || current.attention === null;
-  if (!current.tree || (!isLive && !isRecorded)) return false; // a page of attention alone has no tree
-  const tab = TABS.some(([name]) => name === state.reason) ? state.reason : "mattered";
-  const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[tab];
-  const body = make("div", {});
-  section.replaceChildren(
-    choice("question", TABS, tab, reason => app.set({ reason })),
-    body,
-  );
+  const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[app.reason];
+  if (!draw) return false;
+  const body = make("div", { className: app.reason === "what if" ? "split" : "" });
+  section.replaceChildren(body);
   draw(body, app);
-  return true;
 }
 
 const answers = new Map(); // promises, of questions about importance, so that a change of the view does not ask again
@@ -68,13 +81,13 @@ async function drawImportance(body, app) {
     other = state.other === null ? "" : `, not ${isolate(readable(current.tokens[state.other] ?? "?"))}`;
   const times = `${fixed(Math.exp(Math.abs(found.value)), 1)} times ${found.value < 0 ? "less" : "more"} probable`,
     answer = state.other === null ? `Its probability is ${percent(found.value)}.` : `It is ${times}.`;
-  body.append(make("p", { textContent: `Why ${word}${other}? ${answer}` }), importanceTable(found));
+  body.append(make("p", { textContent: `Why ${word}${other}? ${answer}` }), ...importanceTable(found));
 }
 
 function importanceTable(found) {
   const present = Object.keys(MEASURES).filter(name => found[name]),
-    words = found.words.map(word => make("span", { textContent: readable(word), dir: "auto" }));
-  const tops = Object.fromEntries(present.map(name => [name, found[name].indexOf(Math.max(...found[name]))]));
+    words = found.words.map(word => make("span", { textContent: readable(word), title: readable(word), dir: "auto" }));
+  const isTop = (name, i) => fixed(found[name][i]) === fixed(Math.max(...found[name])); // as far as the page shows
   const rows = present.map(name => {
     const full = largest(found[name].map(Math.abs)) || 1,
       [label, meaning] = MEASURES[name];
@@ -82,83 +95,76 @@ function importanceTable(found) {
       make("th", { scope: "row", textContent: label, title: meaning }),
       ...found[name].map((value, i) => {
         const bar = make("span", { className: value < 0 ? "bar against" : "bar" });
-        bar.style.height = `${(38 * Math.abs(value)) / full}px`;
-        const cell = make(
-          "td",
-          { className: "effect", title: `${isolate(found.words[i])}: ${fixed(value, 3)}` },
-          bar,
-          make("span", { className: "number", textContent: fixed(value) }),
-        );
-        cell.classList.toggle("top", tops[name] === i);
-        return cell;
+        bar.style.height = `${(32 * Math.abs(value)) / full}px`;
+        const number = make("span", { className: "number", textContent: fixed(value) }),
+          className = `effect${isTop(name, i) ? " top" : ""}`,
+          title = `${isolate(readable(found.words[i]))}: ${fixed(value, 3)}`;
+        return make("td", { className, title }, bar, number);
       }),
     );
   });
-  const differ = new Set(Object.values(tops)).size > 1;
+  const differ = !found.words.some((_, i) => present.every(name => isTop(name, i))),
+    top = name => isolate(readable(found.words.find((_, i) => isTop(name, i))));
   const note = differ
-    ? `They disagree: ${present.map(name => `${MEASURES[name][0]} has ${isolate(found.words[tops[name]])}`).join(", ")} as the most important word.`
+    ? `They disagree: ${present.map(name => `${MEASURES[name][0]} has ${top(name)}`).join(", ")} as the most important word.`
     : "All measures have the same most important word.";
   const meanings = present.map(name => make("li", { textContent: `${MEASURES[name][0]}: ${MEASURES[name][1]}.` }));
-  return make(
-    "div",
-    {},
+  return [
     make("div", { className: "scroll" }, table(["", ...words], rows, "effects")),
     make("p", { className: differ ? "differ" : "", textContent: note }),
     make("ul", { className: "faint" }, ...meanings),
-  );
+  ];
 }
 
 function drawWhatIf(body, app) {
   const { current, second } = app;
-  if (isLive) body.append(edits(app, current.source.words.slice(0, -1)));
-  if (!second) return body.append(note(isLive ? "Change, mask or delete a word of the source." : ""));
+  const texts = make("div", {}, ...(isLive ? [edits(app, current.source.words.slice(0, -1))] : []));
+  body.append(texts);
+  if (!second) return texts.append(note("Change, mask or delete a word of the source."));
   const [best, other] = [current.hypotheses[0], second.hypotheses[0]];
-  const changed = differences(best.target.words, other.target.words),
-    sources = differences(current.source.words, second.source.words);
-  const line = ({ words }, marks, ...before) => {
-    const element = (word, i) => make(marks.has(i) ? "mark" : "span", { textContent: readable(word) });
-    return make("p", { dir: "auto" }, ...before, ...words.slice(0, -1).flatMap((word, i) => [element(word, i), " "]));
-  };
+  const translations = matches(best.target.words, other.target.words),
+    sources = inverse(matches(current.source.words, second.source.words));
+  const line = ({ words }, same, ...before) =>
+    make("p", { dir: "auto" }, ...before, ...marked(words.slice(0, -1), i => !same.has(i)));
   const run = one => make("b", { dir: "auto", textContent: one.run ? `${one.run} ` : "" });
-  body.append(
-    line(second.source, sources.right),
-    line(best.target, changed.left, run(current)),
-    line(other.target, changed.right, run(second)),
+  texts.append(
+    line(second.source, sources),
+    line(best.target, translations, run(current)),
+    line(other.target, inverse(translations), run(second)),
     note(`log-probability ${fixed(best.log_prob)} and ${fixed(other.log_prob)}`),
-    mapPair(app, [current, second], [changed.left, changed.right]),
-    ...second.notes.map(text => note(text, "differ")),
+    ...second.notes.filter(text => !current.notes.includes(text)).map(text => note(text, "differ")),
   );
+  drawMaps(body, app, [current, second]);
 }
 
 /** Controls that change one source word. */
 function edits(app, words) {
-  const menu = make(
-    "select",
-    { ariaLabel: "source word" },
-    ...words.map((word, i) => new Option(readable(word), i, false, i === app.state.changed)),
-  );
-  menu.addEventListener("change", () => (app.state.changed = Number(menu.value)));
-  const properties = { ariaLabel: "new word", placeholder: "new word", size: 10, dir: "auto" },
-    text = make("input", { ...properties, value: app.state.newWord });
-  text.addEventListener("input", () => (app.state.newWord = text.value));
-  const edit = (name, change) => button(name, () => app.explore(change(Number(menu.value)), { second: true }));
-  const edited = (place, word) => {
-    const isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
+  if (!(app.state.changed in words)) app.state.changed = 0; // none is chosen, or the end of the source
+  const source = menu("source word", words.map(readable), app.state.changed, i => (app.state.changed = i));
+  const text = field("new word", app.state.newWord, typed => (app.state.newWord = typed), { size: 10 });
+  const ask = changes => app.explore({ prefix: [], ...changes }, { second: true });
+  const edit = word => {
+    const place = app.state.changed,
+      isReversed = app.current.source.is_reversed; // the words are looked for as the text has them
     const [inOrder, i] = isReversed ? [words.toReversed(), words.length - 1 - place] : [words, place];
-    return { text: replaceWord(app.current.text, inOrder, i, word), prefix: [], masked: [] };
+    const changed = replaceWord(app.current.text, inOrder, i, word);
+    if (changed !== null) return ask({ text: changed, masked: [] });
+    app.say(
+      `The sentence has no ${isolate(readable(words[place]))}, as the model reads it: change the sentence itself.`,
+    );
   };
   return make(
     "p",
     { className: "controls" },
-    menu,
+    source,
     text,
-    edit("change", place => edited(place, text.value)),
-    edit("mask", place => ({ masked: [place], prefix: [] })),
-    edit("delete", place => edited(place, "")),
+    button("change", () => edit(text.value)),
+    button("mask", () => ask({ masked: [app.state.changed] })),
+    button("delete", () => edit("")),
   );
 }
 
-/** A text with a word replaced; words are looked for from left to right, as the tokenizer gave them. */
+/** A text with a word replaced, or null without it; words are looked for from left to right, as the model reads them. */
 function replaceWord(text, words, place, word) {
   let start = 0;
   for (let i = 0; i < place; i++) {
@@ -167,45 +173,50 @@ function replaceWord(text, words, place, word) {
   }
   const old = words[place].trim(),
     found = text.indexOf(old, start);
-  if (found < 0)
-    return [...words.slice(0, place), word, ...words.slice(place + 1)].join(" ").replace(/\s+/g, " ").trim();
+  if (found < 0) return null;
   return (text.slice(0, found) + word + text.slice(found + old.length)).replace(/\s+/g, " ").trim();
 }
 
-/** The places of words of each side that are not in a longest common subsequence. */
-function differences(left, right) {
+/** The words of a longest common subsequence: their places on the left, each with that on the right. */
+function matches(left, right) {
   const length = left.map(() => right.map(() => 0)),
     at = (i, j) => length[i]?.[j] ?? 0;
   for (let i = left.length - 1; i >= 0; i--)
     for (let j = right.length - 1; j >= 0; j--)
       length[i][j] = left[i] === right[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
-  const marks = { left: new Set(left.keys()), right: new Set(right.keys()) };
+  const pairs = new Map();
   for (let i = 0, j = 0; i < left.length && j < right.length;) {
-    if (left[i] === right[j]) {
-      marks.left.delete(i++);
-      marks.right.delete(j++);
-    } else if (at(i + 1, j) >= at(i, j + 1)) i++;
+    if (left[i] === right[j]) pairs.set(i++, j++);
+    else if (at(i + 1, j) >= at(i, j + 1)) i++;
     else j++;
   }
-  return marks;
+  return pairs;
 }
 
-/** The mean cross-attention of the top layer of two explorations side by side, with rows that differ marked. */
-function mapPair(app, pair, marks) {
-  const box = make("div", { className: "maps" });
-  if (!pair.every(one => one.attention?.cross)) return box;
-  const status = make("p", { className: "status", role: "status" }),
+const inverse = pairs => new Map([...pairs].map(([left, right]) => [right, left]));
+
+/** The mean cross-attention of the top layer of two explorations side by side, with what differs marked. */
+function drawMaps(body, app, pair) {
+  if (!pair.every(one => one.attention?.cross)) return;
+  const boxes = pair.map(() => make("div", { className: "scroll" })),
+    status = make("p", { className: "status", role: "status" }),
     say = text => (status.textContent = text);
   const views = pair.map(({ attention: { cross: map } }) =>
     select(map, map.layers.length - 1, headNames(map).length - 1, { words: true, scale: app.state.scale }),
   );
+  const [left, right] = views,
+    [rows, columns] = [matches(left.queries, right.queries), matches(left.keys, right.keys)];
+  left.beside = { weights: right.weights, rows, columns, name: "the second map" };
+  right.beside = { weights: left.weights, rows: inverse(rows), columns: inverse(columns), name: "the first map" };
+  const count = sum(left.weights.map((row, q) => row.filter((_, k) => differs(left, q, k)).length));
+  const text = `Weights of the same words that differ by ${DIFFERENCE} or more are outlined (${count}), the smaller one dashed.`;
   const full = largest(views.flatMap(view => view.weights.map(largest))); // one scale for both
+  body.firstChild.append(note(text));
+  body.append(make("div", { className: "maps" }, ...boxes), status);
   views.forEach((view, side) => {
     view.shares = shares(view.weights, app.state.scale, full);
-    box.append(make("div", { className: "scroll" }, drawMap(view, { say, marks: [...marks[side]] })));
+    drawMap(boxes[side], view, { say });
   });
-  box.append(status);
-  return box;
 }
 
 const VERDICTS = {
@@ -219,19 +230,10 @@ function drawDiagnosis(body, app) {
   const { current } = app,
     found = current.diagnosis;
   if (isLive) {
-    const text = make("input", {
-      ariaLabel: "reference",
-      placeholder: "reference translation",
-      value: app.state.reference ?? app.question.reference ?? "",
-      dir: "auto",
-    });
-    text.addEventListener("input", () => (app.state.reference = text.value));
-    const form = make("form", { className: "controls" }, text, make("button", { textContent: "compare" }));
-    form.addEventListener("submit", event => {
-      event.preventDefault();
-      app.explore({ reference: text.value.trim() || null });
-    });
-    body.append(form);
+    const typed = app.state.reference ?? app.question.reference ?? "",
+      text = field("reference translation", typed, value => (app.state.reference = value));
+    const ask = () => app.explore({ reference: text.value.trim() || null });
+    body.append(form(ask, { className: "controls" }, text, make("button", { textContent: "compare" })));
   }
   if (!found && app.question.reference)
     body.append(note("Not judged: the search is constrained, draws samples, or has another score."));
@@ -242,14 +244,7 @@ function drawDiagnosis(body, app) {
     row(
       make("th", { scope: "row", textContent: name }),
       numberCell(fixed(score, 3)),
-      make(
-        "td",
-        { dir: "auto" },
-        ...tokens.flatMap((token, i) => [
-          make(i === found.parts_at ? "mark" : "span", { textContent: readable(token), title: percent(logProbs[i]) }),
-          " ",
-        ]),
-      ),
+      make("td", { dir: "auto" }, ...marked(tokens, i => i === found.parts_at, logProbs.map(percent))),
     );
   const rows = [
     line("translation", best.target.tokens, found.output_log_probs, found.output_score),

@@ -2,6 +2,7 @@
 
 import { headNames, matrix } from "explorer/data.js";
 import { button, fixed, isolate, make, numberCell, percent, readable, row, table } from "explorer/dom.js";
+import { wordOf } from "explorer/tree.js";
 
 /** For each target token its weights on the source tokens: of the head for alignment, else the mean of the top layer. */
 function alignment({ attention, alignment_head: chosen }) {
@@ -21,20 +22,18 @@ export function drawSentence(section, app) {
   const target = best.target ? tokenLine("translation", best.target, best.token_log_probs) : make("p");
   const mark = (side, place) => {
     const row = place === null || !weights ? null : side === "target" ? weights[place] : weights.map(one => one[place]);
-    const [here, there] = side === "target" ? [target, source] : [source, target];
-    here.querySelectorAll("button").forEach((button, i) => {
-      button.style.setProperty("--share", 0);
-      button.classList.toggle("here", i === place);
-    });
-    there.querySelectorAll("button").forEach((button, i) => {
-      button.style.setProperty("--share", row ? (100 * Math.min(1, row[i] ?? 0)).toFixed(0) : 0);
-      button.classList.remove("here");
-    });
+    for (const line of [source, target])
+      line.querySelectorAll("button").forEach((button, i) => {
+        const isHere = line === { source, target }[side],
+          share = isHere ? 0 : (row?.[i] ?? 0);
+        button.style.setProperty("--share", (100 * Math.min(1, share)).toFixed(0));
+        button.classList.toggle("here", isHere && i === place);
+      });
   };
   for (const [side, line] of Object.entries({ source, target })) {
     line.querySelectorAll("button").forEach((button, place) => {
       for (const type of ["mouseenter", "focus"]) button.addEventListener(type, () => mark(side, place));
-      for (const type of ["mouseleave", "blur"]) button.addEventListener(type, () => mark("target", state.word));
+      for (const type of ["mouseleave", "blur"]) button.addEventListener(type, () => mark("target", wordOf(app)));
       button.addEventListener("click", () =>
         side === "target"
           ? app.set({ word: place, node: null, other: null, reason: "mattered" })
@@ -42,17 +41,10 @@ export function drawSentence(section, app) {
       );
     });
   }
-  section.replaceChildren(
-    make(
-      "div",
-      {},
-      make("div", { className: "line" }, make("h2", { textContent: "source" }), source),
-      make("div", { className: "line" }, make("h2", { textContent: "translation" }), target),
-      ...forced(app),
-    ),
-    nBestList(app),
-  );
-  mark("target", state.word);
+  const titled = (textContent, line) => make("div", { className: "line" }, make("h2", { textContent }), line);
+  const lines = make("div", {}, titled("source", source), titled("translation", target), ...forced(app));
+  section.replaceChildren(lines, nBestList(app));
+  mark("target", wordOf(app));
 }
 
 /** The tokens of a side as buttons; those that are not text are marked. */
@@ -62,7 +54,7 @@ function tokenLine(name, { tokens }, logProbs = []) {
     const word = make("button", { type: "button", textContent: readable(token) });
     word.classList.toggle("starts", /^[▁ ]/u.test(token));
     if (TAG.test(token)) Object.assign(word, { className: "tag", dir: "ltr" });
-    if (logProbs[place] !== undefined) word.title = `${isolate(token)}: ${percent(logProbs[place])}`;
+    word.title = word.textContent + (logProbs[place] === undefined ? "" : `: ${percent(logProbs[place])}`);
     line.append(word);
   });
   return line;
@@ -88,15 +80,14 @@ function nBestList(app) {
   const { hypotheses } = app.current;
   if (hypotheses[0].score === undefined) return make("div");
   const title = "Length penalty: the log-probability is divided by it.";
-  const names = ["", "log-prob.", make("span", { textContent: "penalty", title }), app.current.search.score];
+  const { description, score } = app.current.search;
+  const heading = make("h2", { textContent: `n-best list of ${description}` }),
+    names = [heading, "log-prob.", make("span", { textContent: "penalty", title }), score];
   const rows = hypotheses.map((one, rank) => {
-    const select = () => app.set({ hypothesis: rank, node: null, word: null });
-    const translation = button(one.text || "(empty)", select, {
-      dir: "auto",
-      ariaPressed: rank === app.state.hypothesis,
-    });
-    return row(translation, ...["log_prob", "penalty", "score"].map(key => numberCell(fixed(one[key], 3))));
+    const select = () => app.set({ hypothesis: rank, node: null, word: null }),
+      properties = { dir: "auto", title: one.text, ariaPressed: rank === app.state.hypothesis };
+    const numbers = ["log_prob", "penalty", "score"].map(key => numberCell(fixed(one[key], 3)));
+    return row(button(one.text || "(empty)", select, properties), ...numbers);
   });
-  const heading = make("h2", { textContent: `n-best list of ${app.current.search.description}` });
-  return make("div", { className: "list" }, heading, table(names, rows));
+  return make("div", { className: "list" }, table(names, rows));
 }

@@ -1,7 +1,7 @@
 // All lines of a test set: a table and a scatter plot by their measures. A click opens a line in the other views.
 
 import { isLive, page } from "explorer/data.js";
-import { button, canvasOf, color, fixed, make, menu, numberCell, row, table } from "explorer/dom.js";
+import { button, canvasOf, color, field, fixed, form, make, menu, numberCell, row, table } from "explorer/dom.js";
 
 const MEASURES = {
   chrf: "chrF",
@@ -32,21 +32,12 @@ export function drawTable(section, app) {
     else if (row.sentence === undefined) app.say("This line is not recorded in the page.");
     else app.open(row.sentence);
   };
-  const filter = make("input", {
-    value: state.filter,
-    placeholder: "words, chrf<40",
-    ariaLabel: "lines with these words and measures",
-    title: `Words, and measures below or above a number: ${present.join(", ")}.`,
-    dir: "auto",
-  });
-  filter.addEventListener("input", () => (state.filter = filter.value)); // not at `change`, between two halves of a click
-  const filterForm = make("form", {}, filter, " ", make("button", { textContent: "filter" }));
-  filterForm.addEventListener("submit", event => {
-    event.preventDefault();
-    app.set({});
-  });
-  const entries = present.map(name => [name, MEASURES[name]]),
-    axis = (name, value) => menu(name, entries, value, chosen => app.set({ [name]: chosen }));
+  const title = `Words, and measures below or above a number: ${present.join(", ")}.`,
+    keep = text => (state.filter = text); // drawn later: not at `change`, between two halves of a click
+  const filter = field("words and measures of lines", state.filter, keep, { placeholder: "words, chrf<40", title });
+  const filterForm = form(() => app.set({}), {}, filter, " ", make("button", { textContent: "filter" }));
+  const names = present.map(name => MEASURES[name]),
+    axis = (name, value) => menu(name, names, present.indexOf(value), i => app.set({ [name]: present[i] }));
   const heads = present.map(name => {
     const text = `${MEASURES[name]}${name === order ? (isDown ? " ↓" : " ↑") : ""}`;
     return button(text, () => app.set({ order: name === order && !isDown ? `-${name}` : name }));
@@ -64,10 +55,9 @@ export function drawTable(section, app) {
   const count = `${matches.length} of ${rows.length} lines${isCut ? `, the first ${state.shown} shown` : ""} `;
   section.replaceChildren(
     make("div", { className: "controls" }, filterForm, axis("x", axes[0]), axis("y", axes[1]), count, more),
-    make("div", { className: "scroll" }, scatter(matches, axes, open)),
+    ...scatter(matches, axes, open, Math.min(WIDTH, section.clientWidth - PAD)),
     make("div", { className: "scroll" }, table([...heads, "source", "translation", "reference"], body, "lines")),
   );
-  return true;
 }
 
 /** Whether a row has all words, and measures such as `chrf<40` or `log_prob>=-1`. */
@@ -86,27 +76,26 @@ function filterOf(text) {
   };
 }
 
-/** A point for each line that has both measures. */
-function scatter(rows, [x, y], open) {
-  const points = rows.filter(row => row[x] !== null && row[y] !== null),
-    canvas = make("canvas", {}),
-    context = canvasOf(canvas, WIDTH, HEIGHT);
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute(
-    "aria-label",
-    `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines; the table has the same numbers`,
-  );
+/** A point for each line that has both measures, and the source of the line that is pointed at. */
+function scatter(rows, [x, y], open, width) {
+  const points = rows.filter(row => row[x] !== null && row[y] !== null).sort((a, b) => a[x] - b[x]),
+    name = `${MEASURES[y]} by ${MEASURES[x]} of ${points.length} lines`,
+    ariaLabel = `${name}; arrow keys move between points, Enter opens the line`,
+    canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel }),
+    context = canvasOf(canvas, width, HEIGHT),
+    pointer = make("span", { className: "pointer", hidden: true }),
+    status = make("p", { className: "status", role: "status", dir: "auto" });
   const range = name => {
     const first = points[0]?.[name] ?? 0; // `Math.min(...values)` fails for 130,000 lines
     return points.reduce(([low, high], row) => [Math.min(low, row[name]), Math.max(high, row[name])], [first, first]);
   };
   const [[x0, x1], [y0, y1]] = [range(x), range(y)];
   const place = row => [
-    PAD + ((row[x] - x0) / (x1 - x0 || 1)) * (WIDTH - 2 * PAD),
+    PAD + ((row[x] - x0) / (x1 - x0 || 1)) * (width - 2 * PAD),
     HEIGHT - PAD - ((row[y] - y0) / (y1 - y0 || 1)) * (HEIGHT - 2 * PAD),
   ];
   context.strokeStyle = color("line");
-  context.strokeRect(PAD, PAD, WIDTH - 2 * PAD, HEIGHT - 2 * PAD);
+  context.strokeRect(PAD, PAD, width - 2 * PAD, HEIGHT - 2 * PAD);
   context.fillStyle = color("faint");
   context.font = "12px system-ui, sans-serif";
   context.fillText(`${MEASURES[x]}: ${fixed(x0)} to ${fixed(x1)}`, PAD, HEIGHT - 12);
@@ -118,16 +107,29 @@ function scatter(rows, [x, y], open) {
     context.arc(...place(row), 3, 0, 2 * Math.PI);
     context.fill();
   }
-  const nearest = ({ offsetX, offsetY }) => {
-    const distance = row => {
-      const [px, py] = place(row);
-      return Math.hypot(px - offsetX, py - offsetY);
-    };
-    return points.reduce((best, row) => (distance(row) < distance(best) ? row : best), points[0]);
+  const distance = ({ offsetX, offsetY }, [left, top]) => Math.hypot(left - offsetX, top - offsetY);
+  const nearest = event => {
+    const distances = points.map(row => distance(event, place(row)));
+    return distances.indexOf(distances.reduce((a, b) => Math.min(a, b), Infinity));
   };
-  canvas.addEventListener("mousemove", event => {
-    canvas.title = points.length ? nearest(event).source : "";
+  let at = -1;
+  const choose = () => at >= 0 && open(points[at]);
+  const move = to => {
+    if (!points.length) return;
+    at = Math.max(0, Math.min(points.length - 1, to));
+    const [left, top] = place(points[at]);
+    Object.assign(pointer.style, { left: `${left}px`, top: `${top}px` });
+    pointer.hidden = false;
+    status.textContent = points[at].source;
+  };
+  canvas.addEventListener("mousemove", event => move(nearest(event)));
+  canvas.addEventListener("click", choose);
+  canvas.addEventListener("keydown", event => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.key === "Enter") choose();
+    if (!step) return;
+    event.preventDefault();
+    move(at + step);
   });
-  canvas.addEventListener("click", event => points.length && open(nearest(event)));
-  return canvas;
+  return [make("div", { className: "scatter" }, canvas, pointer), status];
 }

@@ -1,21 +1,31 @@
 // The beam as a tree: all candidates of each step from left to right, the most probable hypotheses at the top.
 
-import { canvasOf, color, fixed, isolate, make, percent, readable } from "explorer/dom.js";
+import { canvasOf, center, color, fixed, isolate, make, percent, readable, writeName } from "explorer/dom.js";
 
 /** Why a rule forbids a token. */
 export const RULES = {
   prefix: "not the forced word",
   special: "a special token",
-  min_length: "the end comes too early",
-  max_length: "the translation is too long",
+  min_length: "ends too early",
+  max_length: "is too long",
   ngram: "repeats words",
-  terms: "a term of the glossary is missing",
+  terms: "lacks a glossary term",
 };
-const MARKS = { live: "●", kept: "■", worse: "□", beam: "×", stopped: "◌" };
+/** The mark of each fate, and its name in the legend. */
+const FATES = {
+  live: ["●", "continued"],
+  beam: ["×", "out of the beam"],
+  kept: ["■", "finished"],
+  worse: ["□", "finished, but worse"],
+  forbidden: ["⊘", "forbidden"],
+  stopped: ["◌", "search ended"],
+};
 const COLUMN = 92,
-  ROW = 15,
-  MARGIN = 8,
-  MAX_LABEL = 10;
+  MIN_COLUMN = 46, // where all steps are in view then
+  GAP = 12, // between columns, for the lines
+  ROW = 14,
+  MARK = 11,
+  MARGIN = 6;
 
 /** The nodes from the first token to a node. */
 export function pathTo(tree, node) {
@@ -24,31 +34,33 @@ export function pathTo(tree, node) {
   return path;
 }
 
+/** The place of the selected word in the hypothesis that is shown; null for a candidate that is not part of it. */
+export function wordOf({ state: { node, word }, current, hypothesis }) {
+  return node === null || pathTo(current.tree, hypothesis.leaf ?? 0).includes(node) ? word : null;
+}
+
+/** The text of these nodes. */
+export const textTo = ({ tree, tokens }, node, first = 0) =>
+  pathTo(tree, node)
+    .slice(first)
+    .map(one => readable(tokens[tree.token[one]]))
+    .join(" ");
+
 export function drawTree(section, app) {
   const { tree } = app.current;
   if (!tree) return false;
-  const places = layout(tree),
-    canvas = make("canvas", { tabIndex: 0, role: "application" }),
+  const ariaLabel = "beam search as a tree; arrow keys move between candidates, Enter selects the step",
+    canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel }),
     status = make("p", { className: "status", role: "status" });
-  canvas.setAttribute(
-    "aria-label",
-    "beam search as a tree; arrow keys move between candidates, Enter selects the step",
-  );
   const path = pathTo(tree, app.hypothesis.leaf ?? 0);
-  let active = app.state.node ?? path[app.state.word ?? path.length - 1] ?? 0;
-  const width = places.columns * COLUMN + 2 * MARGIN,
-    height = places.rows * ROW + 2 * MARGIN;
-  const redraw = () => {
-    paint(canvasOf(canvas, width, height), app, places, active);
+  let active = null;
+  const move = node => {
+    if (node === active) return;
+    active = node;
+    paint(canvasOf(canvas, places.width, places.height), app, places, active);
     status.textContent = describe(app.current, active);
   };
-  canvas.addEventListener("mousemove", event => {
-    const node = nodeAt(tree, places, event);
-    if (node !== null && node !== active) {
-      active = node;
-      redraw();
-    }
-  });
+  canvas.addEventListener("mousemove", event => move(nodeAt(tree, places, event) ?? active));
   const select = node => app.set({ node: node || null, word: node ? tree.step[node] - 1 : null, other: null });
   canvas.addEventListener("click", event => {
     const node = nodeAt(tree, places, event);
@@ -59,59 +71,49 @@ export function drawTree(section, app) {
     if (event.key === "Enter") select(active);
     else if (next === undefined) return;
     else {
-      active = next;
-      redraw();
-      scrollTo(scroll, places, active);
+      move(next);
+      center(scroll, places.x(active), places.y(active));
     }
     event.preventDefault();
   });
   const scroll = make("div", { className: "scroll" }, canvas),
     { scrollLeft: left = 0, scrollTop: top = 0 } = section.querySelector(".scroll") ?? {};
-  const legend = [
-    ["●", "continued"],
-    ["×", "out of the beam"],
-    ["■", "finished"],
-    ["□", "finished, but worse"],
-    ["⊘", "forbidden"],
-    ["◌", "search ended"],
-  ];
   const head = make(
     "h2",
     { textContent: "beam search" },
-    make("span", { className: "legend" }, ...legend.map(([mark, name]) => `${mark} ${name}  `)),
+    make("span", { className: "legend" }, ...Object.values(FATES).map(([mark, name]) => `${mark} ${name}  `)),
   );
   section.replaceChildren(head, scroll, status);
-  redraw();
+  const places = layout(tree, scroll.clientWidth);
+  move(app.state.node ?? path[app.state.word ?? path.length - 1] ?? 0);
   scroll.scrollTo({ left, top });
-  if (app.state.node === null && app.state.word !== null) scrollTo(scroll, places, active);
-  return true;
+  if (app.state.node === null && app.state.word !== null) center(scroll, places.x(active), places.y(active));
 }
 
-/** Columns of the steps, and rows by the log-probability of the hypotheses. */
-function layout(tree) {
+/** Columns of the steps, and rows by the log-probability of the hypotheses; columns are narrow if all fit then. */
+function layout(tree, room) {
   const bySteps = [];
   tree.step.forEach((step, node) => (bySteps[step] ??= []).push(node));
   const row = [];
   for (const nodes of bySteps) {
     nodes.sort((a, b) => tree.total[b] - tree.total[a]);
-    nodes.forEach((node, i) => {
-      row[node] = i;
-    });
+    for (const [i, node] of nodes.entries()) row[node] = i;
   }
   const rows = bySteps.reduce((most, nodes) => Math.max(most, nodes.length), 0);
-  return { row, bySteps, columns: bySteps.length, rows };
+  const share = (room - 2 * MARGIN) / bySteps.length,
+    column = share < MIN_COLUMN ? COLUMN : Math.min(COLUMN, share);
+  const x = node => MARGIN + tree.step[node] * column,
+    y = node => MARGIN + (row[node] + 0.5) * ROW;
+  return { row, bySteps, column, x, y, width: bySteps.length * column + 2 * MARGIN, height: rows * ROW + 2 * MARGIN };
 }
-
-const x = (tree, node) => MARGIN + tree.step[node] * COLUMN;
-const y = (places, node) => MARGIN + (places.row[node] + 0.5) * ROW;
 
 function paint(context, { current, hypothesis }, places, active) {
   const { tree, tokens } = current,
+    { column, x, y } = places,
     [ink, faint, full] = ["ink", "faint", "full"].map(color);
   const best = new Set(pathTo(tree, hypothesis.leaf ?? 0)),
     here = new Set(pathTo(tree, active));
   context.clearRect(0, 0, context.canvas.width, context.canvas.height);
-  context.font = "12px system-ui, sans-serif";
   context.textBaseline = "middle";
   const order = [...tree.parent.keys()].filter(node => node > 0).sort((a, b) => best.has(a) - best.has(b));
   for (const node of order) {
@@ -120,25 +122,25 @@ function paint(context, { current, hypothesis }, places, active) {
     context.beginPath();
     context.strokeStyle = isBest || here.has(node) ? full : faint;
     context.lineWidth = isBest ? 2.5 : here.has(node) ? 1.5 : 0.5;
-    const [x0, y0, x1, y1] = [x(tree, parent) + COLUMN - 14, y(places, parent), x(tree, node), y(places, node)];
+    const [x0, y0, x1, y1] = [x(parent) + column - GAP, y(parent), x(node), y(node)];
     context.moveTo(x0, y0);
-    context.bezierCurveTo(x0 + 8, y0, x1 - 8, y1, x1, y1);
+    context.bezierCurveTo(x0 + GAP / 2, y0, x1 - GAP / 2, y1, x1, y1);
     context.stroke();
   }
   tree.fate.forEach((fate, node) => {
     const isBest = best.has(node) || !node,
-      mark = MARKS[fate] ?? "⊘";
+      [mark] = FATES[fate] ?? FATES.forbidden;
     context.fillStyle = isBest ? full : fate === "live" || fate === "kept" ? ink : faint;
-    if (node === active) context.fillRect(x(tree, node), y(places, node) + ROW / 2 - 2, COLUMN - 16, 1.5);
+    if (node === active) context.fillRect(x(node), y(node) + ROW / 2 - 2, column - GAP, 1.5);
     const name = node ? readable(tokens[tree.token[node]]) : "start";
-    const label = [...name].length > MAX_LABEL ? `${[...name].slice(0, MAX_LABEL - 1).join("")}…` : name;
-    context.font = `${isBest ? "600 " : ""}12px system-ui, sans-serif`;
-    context.fillText(`${mark} ${isolate(label)}`, x(tree, node) + 2, y(places, node));
+    context.font = `${isBest ? "600 " : ""}${column < COLUMN ? 11 : 12}px system-ui, sans-serif`;
+    context.fillText(mark, x(node), y(node));
+    writeName(context, name, x(node) + MARK, y(node), column - GAP / 2 - MARK);
   });
 }
 
 function nodeAt(tree, places, event) {
-  const step = Math.floor((event.offsetX - MARGIN) / COLUMN),
+  const step = Math.floor((event.offsetX - MARGIN) / places.column),
     row = Math.floor((event.offsetY - MARGIN) / ROW);
   return places.bySteps[step]?.[row] ?? null;
 }
@@ -157,27 +159,12 @@ function neighbor(tree, places, node, key) {
   }[key];
 }
 
-function scrollTo(scroll, places, node) {
-  const column = places.bySteps.findIndex(nodes => nodes.includes(node));
-  scroll.scrollTo({
-    left: column * COLUMN - scroll.clientWidth / 2,
-    top: places.row[node] * ROW - scroll.clientHeight / 2,
-  });
-}
-
-const hypothesisText = ({ tree, tokens }, node) =>
-  isolate(
-    pathTo(tree, node)
-      .map(one => readable(tokens[tree.token[one]]))
-      .join(" "),
-  );
-
 /** What a candidate is, and why it was dropped. */
 function describe(exploration, node) {
   const { tree, tokens } = exploration;
   if (!node) return "The empty translation, before the first word.";
   const by = tree.by[node],
-    other = by === null ? "" : `: the last place went to ${hypothesisText(exploration, by)}`;
+    other = by === null ? "" : `: the last place went to ${isolate(textTo(exploration, by))}`;
   const reasons = {
     live: "continued",
     kept: `finished with the score ${fixed(tree.score[node], 3)}, in the n-best list`,

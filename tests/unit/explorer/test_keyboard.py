@@ -50,6 +50,7 @@ def test_all_views_by_keyboard(chromium: Browser, tmp_path: Path, name: str, wid
     assert texts(chromium, "#considered p")[0] == "at the beginning"
     enter("#considered tbody button")
     assert "in a live page" in texts(chromium, "#message")[0]
+    enter("#questions button:first-child")
     enter("#attention .choice[aria-label=unit] button[aria-pressed=false]")
     chromium.tab_to("#attention .scroll canvas")
     chromium.press("ArrowDown", "ArrowRight")
@@ -58,11 +59,12 @@ def test_all_views_by_keyboard(chromium: Browser, tmp_path: Path, name: str, wid
         enter("#attention .thumbnails button[aria-pressed=false]")
         assert chromium.get("document.querySelector('#attention select').value") == "0"
         enter("#attention .choice button[aria-pressed=false]")
-    enter("#reasons .choice button:nth-child(2)")
+    enter("#questions button:nth-child(3)")
     assert texts(chromium, "#reasons b")[1] == "greedy " and count(chromium, "#reasons canvas") == 2
-    enter("#reasons .choice button:nth-child(3)")
+    enter("#questions button:nth-child(4)")
     assert count(chromium, "#reasons tbody tr") == 2
     enter("#sentence .list button[aria-pressed=false]")
+    enter("#questions button:first-child")
     assert "of the best translation" in texts(chromium, "#attention h2")[0]
     chromium.tab_to("#choice select")
     chromium.press("ArrowDown")
@@ -96,7 +98,7 @@ def test_a_live_page_by_keyboard(chromium: Browser, tmp_path: Path) -> None:
     chromium.tab_to(".forced button")
     chromium.press("Enter")
     chromium.wait("document.querySelector('.forced') === null")
-    chromium.tab_to("#reasons .choice button:nth-child(2)")
+    chromium.tab_to("#questions button:nth-child(3)")
     chromium.press("Enter")
     chromium.tab_to("#reasons .controls button:nth-of-type(2)")
     chromium.press("Enter")

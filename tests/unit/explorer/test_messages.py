@@ -22,7 +22,7 @@ def test_notes_of_the_second_exploration_are_shown_beside_it(chromium: Browser, 
     found = [{**explorer(name).explore(Question("two")), "notes": [f"note of {name}"]} for name in ("local", "hard")]
     ExplorerPage(found).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html")
-    click(chromium, "reasons", "what if")
+    click(chromium, "questions", "what if")
     assert texts(chromium, "#message") == ["note of local"] and texts(chromium, "#reasons .differ") == ["note of hard"]
 
 
@@ -52,5 +52,27 @@ def test_an_ensemble_says_what_it_does_not_have(chromium: Browser, tmp_path: Pat
     ExplorerPage([found]).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html")
     assert texts(chromium, "#attention p") == ["An ensemble has no attention to draw."]
+    click(chromium, "questions", "what mattered")
     assert "not for an ensemble" in texts(chromium, "#reasons p")[0]
     assert texts(chromium, "#sentence .list button") and texts(chromium, "#considered tbody tr")
+
+
+def test_a_message_is_in_view_on_a_phone(chromium: Browser, tmp_path: Path) -> None:
+    """Also from a button far below."""
+    ExplorerPage([explorer("transformer").explore(Question("two"))]).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html", width=390, height=500)
+    chromium.mouse("#considered tbody tr:last-child button:enabled", click=True)
+    assert chromium.get("scrollY > 100") and "in a live page" in texts(chromium, "#message")[0]
+    top, bottom = chromium.get("(r => [r.top, r.bottom])(document.getElementById('message').getBoundingClientRect())")
+    assert 0 <= top < bottom < 500
+
+
+def test_measures_disagree_by_what_the_page_shows(chromium: Browser, tmp_path: Path) -> None:
+    found = explorer("transformer").record(Question("two six"))
+    effects = {"words": ["two", "six"], "value": -1.0, "left_out": [0.501, 0.503], "attention": [0.7, 0.3]}
+    for gradient, text in (([0.7, 0.6], "All measures have the same"), ([0.6, 0.7], "They disagree")):
+        found["importance"] = {0: effects | {"gradient": gradient}}
+        ExplorerPage([found]).save(tmp_path / "page.html")
+        chromium.open(tmp_path / "page.html")
+        chromium.get("document.querySelectorAll('#sentence .tokens')[1].querySelector('button').click()")
+        assert text in texts(chromium, "#reasons p")[1]

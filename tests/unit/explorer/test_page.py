@@ -21,7 +21,7 @@ from tests.support.attention_pages import page_data
 from tests.support.browser import Browser
 from tests.support.explorer_pages import MODELS, TEXT, click, explorer, right_to_left_explorer, texts
 
-VIEWS = ["sentence", "tree", "considered", "attention", "reasons"]
+VIEWS = ["sentence", "tree", "considered", "attention"]
 
 
 def save(folder: Path, *names: str) -> tuple[Path, list[dict[str, Any]]]:
@@ -53,7 +53,7 @@ def test_all_views_of_a_model(chromium: Browser, tmp_path: Path, name: str, widt
     assert [float(value) for value in shown] == pytest.approx(place["left_out"], abs=0.006)
     words = found["considered"][str(found["tree"]["parent"].index(-1))]
     assert len(texts(chromium, "#considered tbody tr")) == len(words)
-    chromium.get("[...document.querySelectorAll('#reasons .choice button')].at(-1).click()")
+    chromium.get("[...document.querySelectorAll('#questions button')].at(-1).click()")
     assert "failed" in texts(chromium, "#reasons p")[0]
 
 
@@ -77,22 +77,6 @@ def test_the_tree_tells_why_each_candidate_was_dropped(chromium: Browser, tmp_pa
     assert all("the last place went to" in text for text in dropped)
     chromium.press("Enter")
     assert texts(chromium, "#considered p")[0] == "at the beginning"
-
-
-def test_a_link_restores_the_page(chromium: Browser, tmp_path: Path) -> None:
-    page, _ = save(tmp_path, "transformer", "local")
-    chromium.open(page)
-    chromium.choose("#choice select", 1)
-    click(chromium, "attention", "words")
-    click(chromium, "attention", "each row")
-    chromium.get("document.querySelectorAll('#sentence .tokens')[1].querySelectorAll('button')[2].click()")
-    pressed = "[...document.querySelectorAll('[aria-pressed=true], #choice option:checked')].map(e => e.textContent)"
-    before = chromium.get(pressed), texts(chromium, ".effects")
-    assert before[1] and "words" in before[0]
-    fragment = chromium.get("location.hash")
-    page.rename(tmp_path / "other.html")  # another document, so that the fragment is all that is left
-    chromium.open_url(f"{(tmp_path / 'other.html').as_uri()}{fragment}")
-    assert (chromium.get(pressed), texts(chromium, ".effects")) == before
 
 
 def test_a_slider_chooses_among_checkpoints(chromium: Browser, tmp_path: Path) -> None:
@@ -253,7 +237,7 @@ def check_live_page(chromium: Browser, address: str) -> None:
     chromium.get("document.querySelectorAll('#considered .why:not([hidden])')[1].click()")
     chromium.wait("document.querySelector('.effects') !== null")
     assert "probable" in texts(chromium, "#reasons p")[0]
-    click(chromium, "reasons", "what if")
+    click(chromium, "questions", "what if")
     click(chromium, "reasons", "delete")
     chromium.wait("document.querySelectorAll('#reasons canvas').length === 2")
     click(chromium, "runs", "compare")
@@ -270,7 +254,7 @@ def check_live_page(chromium: Browser, address: str) -> None:
     chromium.open_url(link)
     chromium.wait(both)
     assert texts(chromium, "#sentence .tokens")[0] == "threeone</s>"
-    click(chromium, "reasons", "whose fault")
+    click(chromium, "questions", "whose fault")
     chromium.get("document.querySelector('#reasons input').value = 'six'")
     click(chromium, "reasons", "compare")
     chromium.wait("document.querySelector('#reasons mark') !== null")

@@ -100,5 +100,5 @@ def test_a_menu_leads_from_the_table_to_a_sentence(chromium: Browser, tmp_path: 
     for number, reference in enumerate(["two", "three"]):
         click(chromium, "tabs", "test")
         chromium.get(f"document.querySelectorAll('#table tbody button')[{number}].click()")
-        click(chromium, "reasons", "whose fault")
+        click(chromium, "questions", "whose fault")
         assert texts(chromium, "#reasons tbody tr:nth-child(2) td:last-child") == [f"{reference} </s> "]

@@ -18,13 +18,13 @@ def test_typed_text_stays_when_views_are_drawn_anew(chromium: Browser, tmp_path:
     one = explorer("transformer")
     open_live(chromium, tmp_path / "page.html", {"explore": {text: one.explore(Question(text)) for text in NAMES[:2]}})
     assert value(chromium, "#beam") == "3"
-    click(chromium, "reasons", "what if")
+    click(chromium, "questions", "what if")
     typed = {"#text": "two", "#beam": "2", "#reasons input": "four"}
     for selector, text in typed.items():
         type_text(chromium, selector, text)
     click(chromium, "attention", "words")
     assert {selector: value(chromium, selector) for selector in typed} == typed
-    click(chromium, "reasons", "whose fault")
+    click(chromium, "questions", "whose fault")
     type_text(chromium, "#reasons input", "six")
     chromium.get("dispatchEvent(new Event('resize'))")
     assert value(chromium, "#reasons input") == "six"
@@ -32,9 +32,9 @@ def test_typed_text_stays_when_views_are_drawn_anew(chromium: Browser, tmp_path:
     click(chromium, "header", "translate")
     chromium.wait("document.querySelector('#sentence .tokens').textContent === 'two</s>'")
     assert value(chromium, "#text") == "two" and chromium.get("document.getElementById('beam').placeholder") == "3"
-    click(chromium, "reasons", "whose fault")
+    click(chromium, "questions", "whose fault")
     assert value(chromium, "#reasons input") == ""  # the other was of the sentence before
-    click(chromium, "reasons", "what if")
+    click(chromium, "questions", "what if")
     assert value(chromium, "#reasons input") == "four"
 
 
@@ -54,3 +54,16 @@ def test_a_click_after_typing_a_filter_is_not_lost(chromium: Browser, tmp_path: 
     click(chromium, "tabs", "test")
     assert value(chromium, "#table input") == "seven"
     assert len(texts(chromium, "#table tbody tr")) == sum("seven" in f"{row['source']} {row['text']}" for row in rows)
+
+
+def test_a_word_that_the_text_lacks_is_not_changed(chromium: Browser, tmp_path: Path) -> None:
+    """The text would be written anew in the words of the model."""
+    text = "two  other six"
+    open_live(chromium, tmp_path / "page.html", {"explore": {text: explorer("transformer").explore(Question(text))}})
+    click(chromium, "sentence", "<unk>")
+    chromium.get("isHeld = true")
+    for name in ("change", "delete"):
+        click(chromium, "reasons", name)
+        assert "has no \u2068<unk>\u2069" in texts(chromium, "#message")[0] and chromium.get("held.length") == 0
+    click(chromium, "reasons", "mask")
+    chromium.wait("held.length === 1")

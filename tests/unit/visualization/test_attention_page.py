@@ -124,6 +124,8 @@ def test_a_map_of_many_words_and_heads_fits_the_screen(show: Show, words: int):
     assert page.get("document.querySelector('#attention .maps canvas').getBoundingClientRect().right") <= 1280
     assert page.get("document.documentElement.scrollWidth") <= 1280
     assert page.get("document.querySelectorAll('#attention .thumbnails canvas').length") == 6 * 9
+    small = "[...document.querySelectorAll('.thumbnails canvas')].map(e => e.clientHeight * devicePixelRatio)"
+    assert min(page.get(small)) >= words  # no row of a small map is lost
 
 
 def test_the_text_is_the_same_for_every_kind_of_attention_and_for_equal_lines(show: Show):
