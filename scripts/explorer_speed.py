@@ -13,7 +13,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         browser(Path(folder)) as page,
         page.online(),
-        serve(explorer) as address,
+        serve([explorer]) as address,
     ):
         print(f"first paint: {median(first_paint(page, address) for _ in range(TIMES)):.2f} s")
         for times, beam in ((1, 5), (4, 20)):
@@ -65,16 +65,18 @@ def median(seconds: Iterator[float]) -> float:
 
 
 @contextmanager
-def serve(explorer: Explorer) -> Iterator[str]:
+def serve(explorers: Sequence[Explorer]) -> Iterator[str]:
     """The address of a server."""
-    server = uvicorn.Server(uvicorn.Config(build_app([explorer]), HOST, port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(build_app(explorers), HOST, port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         time.sleep(0.05)
-    yield f"http://{HOST}:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://{HOST}:{server.servers[0].sockets[0].getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def first_paint(page: Browser, address: str) -> float:
