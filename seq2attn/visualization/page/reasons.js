@@ -231,7 +231,7 @@ function drawDiagnosis(body, app) {
     found = current.diagnosis;
   if (isLive) {
     const typed = app.state.reference ?? app.question.reference ?? "",
-      text = field("reference translation", typed, value => (app.state.reference = value));
+      text = field("reference translation", typed, value => (app.state.reference = value), { size: 48 });
     const ask = () => app.explore({ reference: text.value.trim() || null });
     body.append(form(ask, { className: "controls" }, text, make("button", { textContent: "compare" })));
   }
