@@ -20,7 +20,7 @@ import sys, types
 class Copy:  # a tokenizer and a model, whose translations are their sources
     @classmethod
     def from_pretrained(cls, folder): return cls()
-    def __call__(self, lines, **options): return {"lines": lines}
+    def __call__(self, lines, **options): return {"lines": lines} if lines else {}[0]  # it takes no empty batch
     def generate(self, lines): return lines
     def batch_decode(self, lines, **options): return [line.removeprefix(">>de<< ") for line in lines]
 
