@@ -3,9 +3,9 @@
 import itertools
 import json
 import os
+import select
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ class Browser:
     """One page in a browser without network access."""
 
     def __init__(self, read: int, write: int) -> None:
-        self._input, self._output = os.fdopen(read, "rb"), os.fdopen(write, "wb", buffering=0)
+        self._input, self._output, self._buffer = read, os.fdopen(write, "wb", buffering=0), b""
         self._ids, self._session = itertools.count(1), None
         self.requested_urls: list[str] = []
         self.errors: list[str] = []  # in the console
@@ -43,13 +43,19 @@ class Browser:
         self._output.write(json.dumps(message).encode() + b"\0")
         return next(one for one in self._messages() if one.get("id") == number)["result"]
 
+    def _read(self) -> bytes:
+        """The next message."""
+        while b"\0" not in self._buffer:
+            is_ready = select.select([self._input], [], [], TIMEOUT_SECONDS)[0]
+            chunk = os.read(self._input, 2**16) if is_ready else b""
+            assert chunk, "the browser does not answer"
+            self._buffer += chunk
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        return message
+
     def _messages(self) -> Iterator[dict[str, Any]]:
-        buffer = b""
-        while byte := self._input.read(1):
-            if byte != b"\0":
-                buffer += byte
-                continue
-            message, buffer = json.loads(buffer), b""
+        while True:
+            message = json.loads(self._read())
             if message.get("method") == "Network.requestWillBeSent":
                 self.requested_urls.append(message["params"]["request"]["url"])
             if message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
@@ -150,11 +156,9 @@ def browser(folder: Path) -> Iterator[Browser]:
     process = subprocess.Popen(command, preexec_fn=pipes, close_fds=False, stderr=subprocess.DEVNULL)
     os.close(child_read)
     os.close(child_write)
-    timer = threading.Timer(TIMEOUT_SECONDS, process.kill)  # then reading fails
-    timer.start()
     try:
         yield Browser(read, write)
     finally:
-        timer.cancel()
         process.kill()
         process.wait()
+        os.close(read)
