@@ -169,7 +169,7 @@ def _reasons(trial: CandidateTrial, estimates: Sequence[Estimate], precision: st
     if precision is not None:
         yield f"{precision}: this processor has instructions for it; without them, remove the key `precision`"
     if best.epochs < 1:
-        speeds = {one.candidate.shape: one.speed for one in [*trial.by_table(), *estimates]}
+        speeds = {one.candidate.shape: one.speed for one in estimates}
         shapes = dict.fromkeys([best.candidate.shape, max(speeds, key=lambda shape: speeds[shape])])
         hours = [f"{trial.tokens_per_epoch / speeds[shape] / 3600:,.2g} hours with {shape}" for shape in shapes]
         yield f"warning: the time is too short for one epoch ({' and '.join(hours)}): give more time, or less text"

@@ -73,7 +73,8 @@ def resolve_config(
     if since is not None:
         resolved = _resume(experiment, since, distributed.size)
     is_auto = total_updates(experiment.training.lr_schedule) == "auto"
-    state = replace(resolved.state, num_processes=distributed.size, total_is_auto=is_auto)
+    planned = resolved.state.planned_updates if resolved.keeps_plan else None
+    state = replace(resolved.state, num_processes=distributed.size, total_is_auto=is_auto, planned_updates=planned)
     training, notes = resolved.experiment.training, resolved.notes
     if fitting_tokens is not None:
         training = training.with_batch_tokens(fitting_tokens)

@@ -37,7 +37,7 @@ MAX_PAIRS = 100_000
 MIN_UPDATES, MAX_UPDATES = 2, 100
 FIRST_PAIRS = 8
 """Number of pairs of the first updates, by which those are made small that would take longer than the whole trial."""
-FIRST_SENTENCES, STEPS = 64, 9
+FIRST_SENTENCES, STEPS = 8, 9
 """Number of sentences of the first validation that is measured, and of tokens of the translations of the last."""
 IDLE_SHARE = 0.8
 """CPU time of this thread by elapsed time: below this share, other programs used the machine."""
@@ -122,9 +122,10 @@ def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seco
         return _clock(trainer.distributed) - start
 
     size = min(total, FIRST_SENTENCES)
-    short = used(size, 1)
-    if (more := min(total, int(size * seconds / 6 / short))) > size:  # many sentences go faster together
-        size, short = more, used(more, 1)
+    short = used(size, 1)  # the first one also allocates; many sentences go faster together
+    for least in (8 * FIRST_SENTENCES, 1):
+        if (more := min(total, max(least, int(size * seconds / 6 / short)))) > size:
+            size, short = more, used(more, 1)
     long = used(size, STEPS)
     return (short + max(0.0, long - short) * (length - 2) / (STEPS - 1)) * total / size  # with EOS
 

@@ -139,7 +139,8 @@ class Validator:
     def _losses(self, loss_module: TrainingLoss) -> dict[str, float]:
         smoothed = likelihood = num_tokens = 0.0
         batches = plan_batches(self.pairs.lengths, tokens=self.tokens, seed=0, epoch=0, row_multiple=ROW_MULTIPLE)
-        for number, batch in enumerate(batches[self.distributed.rank :: self.distributed.size]):
+        batches = batches[self.distributed.rank :: self.distributed.size]
+        for number, batch in enumerate(batches):
             self._report(f"loss of {number:,} of {len(batches):,} batches")
             loss = loss_module(make_batch(self.pairs, batch).to(self.distributed.device))
             smoothed += float(loss.loss)
@@ -152,7 +153,8 @@ class Validator:
         rows = self.translated[self.distributed.rank :: self.distributed.size]
         model = loss_module.model
         member = Member(model, self.prepared.tokenizers, self.source_limit)
-        engine = NativeEngine(model, observer=self._observe)
+        # An observer costs memory in each step, and a GPU does not take half a minute for a batch.
+        engine = NativeEngine(model, observer=self._observe if model.device.type == "cpu" else None)
         translator = Translator((member,), self.search, engine, default_batch_tokens(model.device))
         lines = [self.prepared.dev_sources[row] for row in rows]
         translations = translator.translate_iterable(lines, checker=InputChecker())
@@ -162,7 +164,8 @@ class Validator:
     def _observe(self, step: SearchStep) -> None:
         self.num_begun += len(step.before.sentences) * (step.number == 1)
         at = f"token {step.number:,} of at most {step.constraints.max_length:,}"
-        self._report(f"{self.num_begun:,} of {len(self.translated):,} lines begun, {at}")
+        total = len(self.translated[self.distributed.rank :: self.distributed.size])
+        self._report(f"{min(self.num_begun, total):,} of {total:,} lines begun, {at}")  # a line may have several parts
 
     def _report(self, text: str) -> None:
         if time.monotonic() - self.reported >= REPORT_SECONDS:

@@ -203,3 +203,6 @@ def test_a_plan_by_the_speed_is_kept_through_interruptions(corpus, monkeypatch, 
     assert_identical(whole, parts)
     train_run(corpus, "parts", resume=True, **{**options, "max_duration": ["9 hours", "20 updates"]})
     assert ("planned anew" in (parts.folder / "train.log").read_text()) and last_state(parts).update == 20
+    train_run(corpus, "parts", resume=True, **{**options, "max_duration": ["22 updates"]})  # which needs no plan
+    starts = [line for line in log_of(parts).splitlines() if "resuming after update" in line]
+    assert "until 20" not in starts[-1] and last_state(parts).planned_updates is None
