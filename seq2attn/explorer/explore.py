@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from pydantic import Field
 
@@ -119,8 +120,12 @@ class Explorer:
         weights = AttentionWeights.compute(self.translator.model, self.translator.tokenizers, source, target)
         kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
         maps: dict[str, AttentionMap] = {kind: AttentionMap.from_weights(weights, kind) for kind in kinds}
-        chosen = self.alignment_head
-        few = {} if chosen is None else {"alignment": maps["cross"].layer(chosen.layer).head(chosen.head)}
+        chosen, few = self.alignment_head, dict[str, AttentionMap]()
+        if chosen is not None:
+            one = maps["cross"].layer(chosen.layer).head(chosen.head)
+            if chosen.step == "input":  # the weights of the step that reads the token; no step reads EOS
+                one = replace(one, weights=np.pad(one.weights[:, :, 1:], [(0, 0), (0, 0), (0, 1), (0, 0)]))
+            few["alignment"] = one
         if not all_heads and max(len(source), len(target)) + 1 > MAX_SHORT:
             maps = {kind: one.head(MEAN) for kind, one in maps.items()}
         return {name: map_content(one) for name, one in (maps | few).items()}

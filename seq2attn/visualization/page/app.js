@@ -130,6 +130,11 @@ const say = text => {
   byId("message").textContent = text;
 };
 
+/** The notes on what is shown, where there is no other message. */
+function showNotes() {
+  if (!byId("message").textContent) say((app.current?.notes ?? []).join(" "));
+}
+
 let numWaiting = 0;
 
 async function waiting(work) {
@@ -143,6 +148,7 @@ async function waiting(work) {
   } finally {
     numWaiting -= 1;
     document.body.ariaBusy = String(numWaiting > 0);
+    showNotes();
   }
 }
 
@@ -157,7 +163,7 @@ function drawViews() {
   showRuns();
   showRecorded();
   showQuestion();
-  if (current?.notes?.length && !byId("message").textContent) say(current.notes.join(" "));
+  showNotes();
   const tabs = [["sentence", "sentence"], ...(page.table ? [["table", page.table.name]] : [])];
   offer("tabs", tabs, state.tab, tab => app.set({ tab }));
   byId("panel").hidden = isTable || !current;

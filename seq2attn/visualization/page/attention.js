@@ -54,7 +54,7 @@ export function drawAttention(section, app) {
   const scroll = make("div", { className: "scroll" }),
     maps = make("div", { className: "maps" }, scroll);
   section.replaceChildren(controls, maps, thumbnails(map, layer, head, app), status);
-  drawMap(scroll, view, { kind, say, onQuery, start });
+  drawMap(scroll, view, { kind: map.kind, say, onQuery, start });
 }
 
 const HINT = "Point at a token or a cell to read its largest weights; arrow keys move in the map.";
@@ -90,7 +90,7 @@ export const DIFFERENCE = 0.1;
 /** How much more weight a cell has than that of the same words in the map beside it; NaN without one. */
 const gain = ({ weights, beside }, q, k) =>
   beside ? weights[q]?.[k] - beside.weights[beside.rows.get(q)]?.[beside.columns.get(k)] : NaN;
-export const differs = (view, q, k) => Math.abs(gain(view, q, k)) >= DIFFERENCE;
+export const differs = (view, q, k) => Math.abs(gain(view, q, k)) >= DIFFERENCE - 5e-4; // as it is shown
 
 /** A map in an element, as large as there is room; `start`: selected cell. */
 export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, start = null }) {

@@ -5,12 +5,9 @@ import { button, fixed, isolate, make, numberCell, percent, readable, row, table
 import { wordOf } from "explorer/tree.js";
 
 /** For each target token its weights on the source tokens: of the head for alignment, else the mean of the top layer. */
-function alignment({ attention, alignment_head: chosen }) {
+function alignment({ attention }) {
   const map = attention?.alignment ?? attention?.cross;
-  if (!map) return null;
-  const weights = matrix(map, map.layers.length - 1, headNames(map).length - 1);
-  // A head that was selected at the step that reads the token; no step reads EOS.
-  return chosen?.step === "input" ? [...weights.slice(1), []] : weights;
+  return map ? matrix(map, map.layers.length - 1, headNames(map).length - 1) : null;
 }
 
 export function drawSentence(section, app) {

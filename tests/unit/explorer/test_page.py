@@ -101,6 +101,8 @@ def test_a_word_lights_up_its_source_by_the_selected_head(chromium: Browser, tmp
     ExplorerPage([one]).save(tmp_path / "page.html")
     chromium.open(tmp_path / "page.html")
     weights = np.array(one["attention"]["cross"]["weights"][0][1]) / 10
+    (rows,) = one["attention"]["alignment"]["weights"][0]
+    assert np.array(rows)[:-1] / 10 == pytest.approx(weights[:-1] if step == "output" else weights[1:])
     chromium.mouse("#sentence .line:nth-child(2) button", 0)
     style = ".map(button => Number(button.style.getPropertyValue('--share')))"
     shares = f"[...document.querySelectorAll('#sentence .line:first-child button')]{style}"
