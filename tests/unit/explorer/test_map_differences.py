@@ -29,13 +29,13 @@ STEP = """(number, key) => {
 def test_cells_that_differ_are_marked(chromium: Browser, tmp_path: Path) -> None:
     first = explorer("transformer").explore(Question("two one seven"))
     for head in first["attention"]["cross"]["weights"][-1]:
-        head[2][0] = 200
+        head[0][0] = 200
     second = copy.deepcopy(first)
     weights = second["attention"]["cross"]["weights"][-1]
     for head in weights:  # 0.25 more for the first word of the second row, and 0.09 for the second
         head[1][0] += 250
         head[1][1] += 90
-        head[2][0] = 300  # 0.1 more, which is less in binary numbers
+        head[0][0] = 300  # 0.1 more, which is less in binary numbers
     for pair, count in (([first, first], 0), ([first, second], 2)):
         ExplorerPage(pair).save(tmp_path / "page.html")
         chromium.open(tmp_path / "page.html")
