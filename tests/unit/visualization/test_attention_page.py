@@ -48,6 +48,7 @@ def test_a_notebook_shows_the_page_of_a_translation(chromium: Browser, tmp_path:
         (tmp_path / "cell.html").write_text(shown._repr_html_(), encoding="utf-8")
         chromium.open(tmp_path / "cell.html")
         frame = "document.querySelector('iframe').contentDocument"
+        chromium.wait(f"{frame}.querySelectorAll('#attention .thumbnails canvas').length > 0")  # once it is unpacked
         assert chromium.get(f"{frame}.querySelectorAll('#attention .thumbnails canvas').length") == 8
         chromium.get(f"{frame}.querySelectorAll('#attention .thumbnails button')[2].click()")
     assert "iframe" not in Translation("text", 0.0, 0.0, (), ())._repr_html_()
