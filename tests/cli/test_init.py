@@ -13,6 +13,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.options import InitOptions
 from seq2attn.starter.init import init
 from seq2attn.tokenizers.tokenizer_config import load_tokenizer
+from seq2attn.training.plan import Speed
 from tests.support.commands import ENVIRONMENT, ROOT, command, write_lines, write_toy
 
 FILES = ("text/train.de", "text/train.en")
@@ -151,6 +152,16 @@ def test_a_time_that_is_too_short(tmp_path, invoke):
     done = invoke("init", *TEXT, "--hours", "0.00001")
     assert re.search(r"too short for one epoch \(\S+ hours with convolutional, 3 \+ 3 layers", done.out)
     assert "too short" not in invoke("init", *TEXT, "--hours", 1, "-o", "long.yaml").out
+
+
+def test_a_time_that_is_too_short_names_models_that_were_tried(tmp_path, monkeypatch):
+    """On a machine that is slower than the table, whose other models seem faster."""
+    write_toy(tmp_path)
+    monkeypatch.setattr("seq2attn.starter.candidates.measure_speed", lambda *_: Speed(1.0, 0.1, 1.0))
+    lines, paths = list[str](), [tmp_path / f"text/{name}" for name in ("train.de", "train.en", "dev.de", "dev.en")]
+    init(InitOptions(*paths, hours=0.001, device="cpu", output=tmp_path / "my.yaml"), lines.append)
+    (named,) = re.findall(r"too short for one epoch \((.*)\): give", "\n".join(lines))
+    assert named.count("hours with") == 1
 
 
 def test_a_dev_set_that_is_training_text(tmp_path, invoke):
