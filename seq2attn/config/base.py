@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os.path
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import UnionType
@@ -129,7 +129,7 @@ class FieldErrors(ValueError):  # noqa: N818
         self.errors = list(errors)
 
 
-Rule: TypeAlias = Callable[..., Sequence[FieldError]]
+Rule: TypeAlias = Callable[..., Iterable[FieldError]]
 """A check across sections of a config. Its parameters have the names of the sections that it needs."""
 
 
@@ -155,9 +155,9 @@ class Config(BaseModel):
             raise FieldErrors(errors)
         return self
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterable[FieldError]:
         """Errors across fields, each of which is valid."""
-        return []
+        return ()
 
     def with_value(self, key: str, value: Any) -> Self:
         """The config with another valid value at a dotted key."""
@@ -190,14 +190,12 @@ def members(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> list[FieldError]:
+def check_rules(rules: Sequence[Rule], fields: Mapping[str, Any]) -> Iterator[FieldError]:
     """Errors of all rules whose sections are in `fields`."""
-    errors: list[FieldError] = []
     for rule in rules:
         names = inspect.signature(rule).parameters
         if all(name in fields for name in names):
-            errors += rule(*(fields[name] for name in names))
-    return errors
+            yield from rule(*(fields[name] for name in names))
 
 
 def valid_fields(model: type[Config], data: Any) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def validate(model: type[C], tree: YAMLValue, *, check_files: bool = False) -> t
             else:
                 diagnostics.append(_other_diagnostic(placed, model, tree))
         diagnostics += [_mismatch_diagnostic(names, expected, model, tree) for names, expected in mismatches.items()]
-        diagnostics += diagnose(FieldErrors(check_rules(model.rules, valid_fields(model, tree.data))), tree)
+        diagnostics += diagnose(FieldErrors([*check_rules(model.rules, valid_fields(model, tree.data))]), tree)
         return None, diagnostics, len(errors[MAX_SHOWN:])
 
 

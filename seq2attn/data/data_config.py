@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,26 +56,25 @@ class DataConfig(Config):
     filters: FiltersConfig = FiltersConfig()
     """Filters for training pairs."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """Errors of names of test sets, and of options of corpora that are not used there."""
         message = "is also a file name: use letters, digits, `_`, `-` and `.`"
-        mistakes = [FieldError(f"test.{name}", message) for name in self.test if not re.fullmatch(r"\w[\w.-]*", name)]
+        yield from (FieldError(f"test.{name}", message) for name in self.test if not re.fullmatch(r"\w[\w.-]*", name))
         for number, corpus in enumerate(self.train):
             if isinstance(corpus, PlainTextConfig) and corpus.references:
                 message = "are for `dev` and `test`: training uses one target for each source"
-                mistakes.append(FieldError(f"train.{number}.references", message))
+                yield FieldError(f"train.{number}.references", message)
             if f"<{corpus.tag}>" in SPECIAL_TOKENS:
                 message = f"`<{corpus.tag}>` is a special token; use another name"
-                mistakes.append(FieldError(f"train.{number}.tag", message))
+                yield FieldError(f"train.{number}.tag", message)
         tags = {corpus.tag for corpus in self.train} - {None}
         known_tags = ", ".join(f"`{tag}`" for tag in sorted(map(str, tags))) or "none"
         for name, corpus in {"dev": self.dev, **{f"test.{name}": corpus for name, corpus in self.test.items()}}.items():
             if corpus.tag is not None and corpus.tag not in tags:
                 message = f"no corpus of `data.train` has the tag `{corpus.tag}`; known: {known_tags}"
-                mistakes.append(FieldError(f"{name}.tag", message))
+                yield FieldError(f"{name}.tag", message)
             if corpus.repeat != 1:
-                mistakes.append(FieldError(f"{name}.repeat", "is for `train`: dev and test sets are used once"))
-        return mistakes
+                yield FieldError(f"{name}.repeat", "is for `train`: dev and test sets are used once")
 
     @property
     def training_files(self) -> tuple[set[Path], set[Path]]:

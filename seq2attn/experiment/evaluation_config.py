@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import PositiveInt
@@ -49,11 +49,10 @@ class TerConfig(Config):
     asian_support: bool = False
     """With `normalized`: split Han characters; with `no_punct`: remove Asian punctuation too."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """The error of an option without effect."""
-        if not self.asian_support or self.normalized or self.no_punct:
-            return []
-        return [FieldError("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")]
+        if self.asian_support and not (self.normalized or self.no_punct):
+            yield FieldError("asian_support", "needs `normalized: true` or `no_punct: true`, and has no effect without")
 
 
 class PaperBleuConfig(Config):
@@ -86,13 +85,11 @@ class EvaluationConfig(Config):
     paper_bleu: PaperBleuConfig | None = None
     """BLEU of tokenized text, to compare with the number of a paper."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """The error of BLEU of a paper without its settings."""
-        if "paper_bleu" not in (self.metrics or ()) or self.paper_bleu is not None:
-            return []
-        return [
-            FieldError("metrics", "`paper_bleu` needs the section `evaluation.paper_bleu`: the tokens of the paper")
-        ]
+        if "paper_bleu" in (self.metrics or ()) and self.paper_bleu is None:
+            message = "`paper_bleu` needs the section `evaluation.paper_bleu`: the tokens of the paper"
+            yield FieldError("metrics", message)
 
     def build(self, *streams: Sequence[str]) -> Metrics:
         """The metrics for streams of references; `auto` settings depend on their script.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -22,79 +22,67 @@ from seq2attn.tokenizers.wordpiece import WordPieceTokenizerConfig
 from seq2attn.tokenizers.words import CharacterTokenizerConfig
 
 
-def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
-    if model.embeddings.tie != "all" or tokenizer.shares_vocabulary:
-        return []
-    return [FieldError("model.embeddings.tie", "`all` needs one vocabulary for both sides: set `tokenizer.joint`")]
+def _check_tied_needs_shared_vocab(tokenizer: TokenizersConfig, model: ModelConfig) -> Iterator[FieldError]:
+    if model.embeddings.tie == "all" and not tokenizer.shares_vocabulary:
+        yield FieldError("model.embeddings.tie", "`all` needs one vocabulary for both sides: set `tokenizer.joint`")
 
 
-def _check_bert_tokenizer(tokenizer: TokenizersConfig, model: ModelConfig) -> list[FieldError]:
+def _check_bert_tokenizer(tokenizer: TokenizersConfig, model: ModelConfig) -> Iterator[FieldError]:
     path = model.encoder_checkpoint
     if path is None:
-        return []
+        return
     if not isinstance(tokenizer.source, WordPieceTokenizerConfig):
         side = "joint" if tokenizer.is_joint else "source"
         message = f"BERT needs its own tokenizer: set `source: {{kind: wordpiece, path: {path}}}`"
-        return [FieldError(f"tokenizer.{side}", message)]
-    if tokenizer.source.path == path:
-        return []
-    return [FieldError("tokenizer.source.path", f"should be the folder of `model.encoder`, {path}")]
+        yield FieldError(f"tokenizer.{side}", message)
+    elif tokenizer.source.path != path:
+        yield FieldError("tokenizer.source.path", f"should be the folder of `model.encoder`, {path}")
 
 
-def _check_tags(data: DataConfig, tokenizer: TokenizersConfig) -> list[FieldError]:
-    if not data.tags or not isinstance(tokenizer.source, WordPieceTokenizerConfig):
-        return []
-    return [FieldError("data.train", "has a `tag`, for which the vocabulary of `wordpiece` has no entry")]
+def _check_tags(data: DataConfig, tokenizer: TokenizersConfig) -> Iterator[FieldError]:
+    if data.tags and isinstance(tokenizer.source, WordPieceTokenizerConfig):
+        yield FieldError("data.train", "has a `tag`, for which the vocabulary of `wordpiece` has no entry")
 
 
-def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
+def _check_guided_alignment(data: DataConfig, model: ModelConfig, training: TrainingConfig) -> Iterator[FieldError]:
     guided, shape = training.guided_alignment, model.attention_shape
     if guided is None:
-        return []
-    mistakes = []
+        return
     if not data.has_alignments:
         message = "needs word alignments: set `data.train.alignment`, next to `kind: plain`"
-        mistakes.append(FieldError("training.guided_alignment", message))
+        yield FieldError("training.guided_alignment", message)
     if shape is not None and (mistake := guided.unsupported(*shape)):
-        mistakes.append(mistake)
-    return mistakes
+        yield mistake
 
 
-def _check_minimum_risk(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
+def _check_minimum_risk(model: ModelConfig, training: TrainingConfig) -> Iterator[FieldError]:
     """All candidates of a sentence are scored by the same model, and all that it samples is trained."""
-    decoder, attention, messages = model.decoder, model.cross_attention, []
+    name, decoder, attention = "training.minimum_risk", model.decoder, model.cross_attention
     if training.minimum_risk is None:
-        return []
+        return
     if attention is not None and attention.sampling:
-        messages.append(f"needs another alignment than `{attention.align.kind}`, {attention.sampling}")
+        yield FieldError(name, f"needs another alignment than `{attention.align.kind}`, {attention.sampling}")
     if not is_plugin(decoder) and decoder.skips_layers:
-        messages.append("needs `model.decoder.layer_dropout: 0`: candidates would be scored by different layers")
-    return [FieldError("training.minimum_risk", message) for message in messages]
+        yield FieldError(name, "needs `model.decoder.layer_dropout: 0`: candidates would be scored by different layers")
 
 
-def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> list[FieldError]:
+def _check_padding_free(model: ModelConfig, training: TrainingConfig) -> Iterator[FieldError]:
     if not training.batch.padding_free:
-        return []
+        return
     name, attention = "training.batch.padding_free", model.cross_attention
     needs = "padding-free batches need Transformers, with another `position_encoding` than `relative`"
-    mistakes = [
-        FieldError(name, f"{needs}; see `model.{side}`")
-        for side, part in (("encoder", model.encoder), ("decoder", model.decoder))
-        if is_plugin(part) or not part.supports_padding_free
-    ]
+    for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
+        if is_plugin(part) or not part.supports_padding_free:
+            yield FieldError(name, f"{needs}; see `model.{side}`")
     if attention is not None and not attention.supports_sdpa:
-        mistakes.append(
-            FieldError(name, "padding-free batches need scaled dot products; see `model.decoder.attention`")
-        )
+        yield FieldError(name, "padding-free batches need scaled dot products; see `model.decoder.attention`")
     if training.guided_alignment is not None:
-        mistakes.append(FieldError(name, "computes no attention weights, which `training.guided_alignment` needs"))
-    return mistakes
+        yield FieldError(name, "computes no attention weights, which `training.guided_alignment` needs")
 
 
-def _check_coverage_penalty(model: ModelConfig, search: SearchConfig) -> list[FieldError]:
-    if not search.coverage_penalty or model.attention_shape != (0, 0):
-        return []
-    return [FieldError("search.coverage_penalty", f"needs attention, and the decoder `{model.decoder.kind}` has none")]
+def _check_coverage_penalty(model: ModelConfig, search: SearchConfig) -> Iterator[FieldError]:
+    if search.coverage_penalty and model.attention_shape == (0, 0):
+        yield FieldError("search.coverage_penalty", f"needs attention, and the decoder `{model.decoder.kind}` has none")
 
 
 class ExperimentConfig(Config):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 import torch
@@ -48,11 +49,10 @@ class BatchConfig(Config):
     """Concatenate the sentences of a batch in one row, without padding; for Transformers. Meant for GPUs, which have
     attention kernels for it; on a CPU attention pads them."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """The error of micro-batches that are larger than a batch."""
         if isinstance(self.tokens, int) and self.micro_batch_tokens and self.micro_batch_tokens > self.tokens:
-            return [FieldError("micro_batch_tokens", f"more than a batch, which has {self.tokens} tokens")]
-        return []
+            yield FieldError("micro_batch_tokens", f"more than a batch, which has {self.tokens} tokens")
 
     def num_micro_batches(self, device: torch.device, precision: Precision) -> int:
         """Number of micro-batches of a batch."""
@@ -201,11 +201,10 @@ class TrainingConfig(Config):
     tensorboard: bool = False
     """Write TensorBoard files (needs the extra `tensorboard`)."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """Errors of settings that cannot be combined."""
-        mistakes = list[FieldError]()
         if self.lora is not None and self.frozen:
-            mistakes.append(FieldError("frozen", "`lora` freezes all weights but its own: leave this out"))
+            yield FieldError("frozen", "`lora` freezes all weights but its own: leave this out")
         if self.minimum_risk is not None:
             others = {
                 "batch.padding_free": self.batch.padding_free,
@@ -215,8 +214,7 @@ class TrainingConfig(Config):
                 "compile": self.compile,
             }
             message = "cannot be combined with `minimum_risk`, which has a loss of its own: leave this out"
-            mistakes += [FieldError(key, message) for key, value in others.items() if value]
-        return mistakes
+            yield from (FieldError(key, message) for key, value in others.items() if value)
 
     def with_batch_tokens(self, tokens: int) -> Self:
         """The section with a number for `auto` or `fit`, no less than a micro-batch has."""

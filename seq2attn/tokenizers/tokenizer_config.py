@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,23 +79,22 @@ class TokenizersConfig(Config):
             raise FieldError("run_dir", "the settings of its tokenizers are missing, which the config of a run has")
         return {**data, **_read_sides(run_path(run))}
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """Errors of sides without a tokenizer, or with one that does not support its use."""
         joint, source, target = self.joint, self.source, self.target
         message = "has no tokenizer: give `joint`, or both `source` and `target`"
         if joint is not None:
             message = "`joint` is for both sides: leave this out, or leave `joint` out and give both sides"
         sides = {"source": source, "target": target}
-        mistakes = [FieldError(side, message) for side, config in sides.items() if (config is None) == (joint is None)]
+        yield from (FieldError(side, message) for side, one in sides.items() if (one is None) == (joint is None))
         message = "`wordpiece` is for the source: its decoding does not restore the text exactly"
         for side, config in {"joint": joint, "target": target}.items():
             if isinstance(config, WordPieceTokenizerConfig):
-                mistakes.append(FieldError(f"{side}.kind", message))
+                yield FieldError(f"{side}.kind", message)
         for key, config in {"right_to_left": joint or target, "reverse_source": joint or source}.items():
             if dict(self)[key] and isinstance(config, GivenTokenizerConfig):
                 message = f"needs a tokenizer that is trained here; `{config.kind}` belongs to a pretrained model"
-                mistakes.append(FieldError(key, message))
-        return mistakes
+                yield FieldError(key, message)
 
     @property
     def is_joint(self) -> bool:
