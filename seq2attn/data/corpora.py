@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
-from seq2attn.data.corpus_formats import plain, sgml_segments, tatoeba, ted_train, ted_valid, unescaped, xml_segments
+from seq2attn.data.corpus_formats import plain, sgml_segments, tatoeba, ted, unescaped, xml_segments
 from seq2attn.errors import DataError
 from seq2attn.io.download import download
 from seq2attn.io.files import atomic_path, sha256_of
@@ -194,8 +194,8 @@ def _stanford(folder: str, splits: str, sides: str) -> tuple[Text, ...]:
 def _iwslt14(side: str) -> Iterator[Text]:
     """The splits of fairseq's `prepare-iwslt14.sh`."""
     archive = partial(Part, "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz")
-    yield Text(f"train.{side}", (archive(f"de-en/train.tags.de-en.{side}", ted_train),))
-    yield Text(f"dev.{side}", (archive(f"de-en/train.tags.de-en.{side}", ted_valid),))
+    for split in ("train", "dev"):
+        yield Text(f"{split}.{side}", (archive(f"de-en/train.tags.de-en.{side}", partial(ted, split=split)),))
     sets = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
     yield Text(f"test.{side}", tuple(archive(f"de-en/IWSLT14.{name}.de-en.{side}.xml", xml_segments) for name in sets))
 

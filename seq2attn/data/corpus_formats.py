@@ -42,19 +42,11 @@ def xml_segments(lines: Iterable[bytes]) -> Iterator[bytes]:
     return unescaped(sgml_segments(lines))
 
 
-def ted_train(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The training part of `train.tags`: sentences, titles and descriptions of talks."""
-    return (line for number, line in _ted(lines) if number % VALID_EVERY)
-
-
-def ted_valid(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The validation part of `train.tags`."""
-    return (line for number, line in _ted(lines) if not number % VALID_EVERY)
-
-
-def _ted(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+def ted(lines: Iterable[bytes], *, split: str) -> Iterator[bytes]:
+    """A split of `train.tags`, `train` or `dev`: sentences, titles and descriptions of talks."""
     sentences = (_TED_TEXT_TAGS.sub(b"", line).strip() + b"\n" for line in lines if not _TED_METADATA.match(line))
-    return enumerate(unescaped(sentences), start=1)
+    numbered = enumerate(unescaped(sentences), start=1)
+    return (line for number, line in numbered if (number % VALID_EVERY == 0) == (split == "dev"))
 
 
 def tatoeba(lines: Iterable[bytes], *, split: str, column: int) -> Iterator[bytes]:
