@@ -104,11 +104,10 @@ class EvaluationConfig(Config):
         default += ["paper_bleu"] * (self.paper_bleu is not None)
         by_script = "char" if script else "words"
         tokens = by_script if self.error_rate_tokens == "auto" else self.error_rate_tokens
-        notes = [_note(script, tokenize)] if self.tokenize == "auto" and best != "13a" else []
         return Metrics(
             by_name=self._metrics(tokenize, tokens),
             names=self.metrics or tuple(default),
-            note="; ".join([*notes, *_normalization_note(references), *_missing_note(streams)]) or None,
+            note="; ".join(_notes(streams, references, script, best if self.tokenize == "auto" else "")) or None,
             cautions=self._cautions(script, tokenize, best) if script else {},
         )
 
@@ -138,22 +137,18 @@ class EvaluationConfig(Config):
         return cautions
 
 
-def _note(script: str | None, tokenize: str) -> str:
-    why = f"as the references are in {script}; `evaluation.tokenize` sets another tokenizer"
-    return f"BLEU counts characters (tok:{tokenize}), {why}"
-
-
-def _normalization_note(references: Sequence[str]) -> list[str]:
-    others = sum(not unicodedata.is_normalized("NFC", line) for line in references)
-    share = f"{others:,} of {len(references):,} references"
-    message = f"{share} are not in Unicode NFC, as translations are by default: equal text counts as different"
-    return [f"{message}; normalize them"] if others else []
-
-
-def _missing_note(streams: References) -> list[str]:
-    lines = [present_references(line) for line in zip(*streams, strict=True)]
-    single = sum(len(line) - line.count(None) == 1 for line in lines) if len(streams) > 1 else 0
-    return [f"{single:,} of {len(lines):,} lines have one reference only: empty ones are missing"] if single else []
+def _notes(streams: References, references: Sequence[str], script: str | None, chosen: str) -> Iterator[str]:
+    """Notes on a tokenizer that was `chosen` by the script, and on references that are not normalized or missing."""
+    if script and chosen:
+        why = f"as the references are in {script}; `evaluation.tokenize` sets another tokenizer"
+        yield f"BLEU counts characters (tok:{chosen}), {why}"
+    if others := sum(not unicodedata.is_normalized("NFC", line) for line in references):
+        share = f"{others:,} of {len(references):,} references"
+        why = "as translations are by default: equal text counts as different; normalize them"
+        yield f"{share} are not in Unicode NFC, {why}"
+    lines = [present_references(line) for line in zip(*streams, strict=True)] if len(streams) > 1 else []
+    if single := sum(len(line) - line.count(None) == 1 for line in lines):
+        yield f"{single:,} of {len(lines):,} lines have one reference only: empty ones are missing"
 
 
 def _bleu(tokenize: str, lowercase: bool, is_tokenized: bool) -> TranslationBLEU:
