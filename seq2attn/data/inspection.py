@@ -18,7 +18,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from seq2attn.data.corpus import CORPUS_HINT, load_array
 from seq2attn.data.filter import EncodedPair
@@ -196,7 +195,7 @@ class DataReport:
             return None
         problem = "is not a report on data, or is corrupt"
         content = read_object(path, REPORT_HINT, MAX_FILE_BYTES)
-        return validate(TypeAdapter(cls), content, path, problem, REPORT_HINT)
+        return validate(cls, content, path, problem, REPORT_HINT)
 
 
 def inspect_pairs(

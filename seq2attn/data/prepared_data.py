@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import PositiveInt, TypeAdapter
+from pydantic import PositiveInt
 
 from seq2attn.data.corpus import Corpus, read_text_pairs
 from seq2attn.data.training_set import TrainingPart, TrainingSet
@@ -59,7 +59,7 @@ def load_prepared(folder: Path | str) -> PreparedData:
     content = read_object(folder / PREPARED, "prepare the data first")
     check_format(content, folder / PREPARED, PREPARE_HINT)
     problem = "has no counts of the training corpora"
-    counts = validate(TypeAdapter(_Counts), content, folder / PREPARED, problem, PREPARE_HINT)
+    counts = validate(_Counts, content, folder / PREPARED, problem, PREPARE_HINT)
     tokenizers = load_tokenizers(folder)
     train, dev = (_load_corpus(folder / name, tokenizers) for name in (TRAIN, DEV))
     if sum(part.report.num_kept for part in counts.corpora) != len(train):

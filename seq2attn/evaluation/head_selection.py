@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PositiveInt, TypeAdapter
+from pydantic import PositiveInt
 
 from seq2attn.data.word_alignment import AlignmentLink, WordAlignment, pair_word_ids, split_words
 from seq2attn.experiment.run_directory import RunDirectory
@@ -180,5 +180,5 @@ def load_selected_head(run: RunDirectory) -> tuple[AttentionHead, bool] | None:
         return None
     content = read_object(path, ALIGNMENT_HINT)
     values: dict[str, Any] = {key: content.get(key) for key in ("layer", "head", "step")}
-    head = validate(TypeAdapter(AttentionHead), values, path, "has no valid layer, head and step", ALIGNMENT_HINT)
+    head = validate(AttentionHead, values, path, "has no valid layer, head and step", ALIGNMENT_HINT)
     return head, content.get("model") == run.weights_origin()

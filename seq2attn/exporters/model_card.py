@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from seq2attn.data.inspection import DataReport
 from seq2attn.data.readers import PlainTextConfig
@@ -110,7 +110,7 @@ def _scores(run: RunDirectory) -> Iterator[str]:
     origin = run.weights_origin()
     hint, problem = "remove it, or evaluate again", "is not a report of `evaluate`, or is corrupt"
     for path in sorted((run.folder / "evaluation").glob("*.json")):
-        report = validate(TypeAdapter(EvaluationRecord), read_object(path, hint), path, problem, hint)
+        report = validate(EvaluationRecord, read_object(path, hint), path, problem, hint)
         if report.model == origin:
             where = f"on `{report.set}` ({report.sentences:,} sentences, {report.engine})"
             yield from (f"- {score.name} {score.value:.2f} {where}: `{score.signature}`" for score in report.scores)

@@ -22,7 +22,6 @@ from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
 from tqdm import tqdm
 
 from seq2attn.data.filter import EncodedPair, FilterReport, FiltersConfig, PairFilter
@@ -70,9 +69,6 @@ class SyntheticPair:
     log_prob: float  # of the translation, per token and with EOS
     truncated: bool  # the translation has the maximum length, or is of the beginning of the line alone
     unknown: bool  # the translation has unknown tokens
-
-
-_PAIR = TypeAdapter(SyntheticPair)
 
 
 @dataclass(frozen=True)
@@ -229,4 +225,4 @@ class SyntheticCorpus:
             for number, record in enumerate(read_lines(path), start=1):
                 place, fix = f"{path}:{number}", "remove the file and start again"
                 pair = parse_json(record, place, fix)
-                yield validate(_PAIR, pair, place, "is not a pair with its log-probability", fix)
+                yield validate(SyntheticPair, pair, place, "is not a pair with its log-probability", fix)

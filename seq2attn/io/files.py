@@ -17,6 +17,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +43,7 @@ FILE_HINT = "take the file that belongs to the model"
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, whose errors name no file."""
 T = TypeVar("T")
+_adapter = cache(TypeAdapter)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -235,10 +237,10 @@ def check_num_values(text: bytes | str, place: Path | str, fix: str) -> None:
         raise RunError(f"{place}: has more than the {MAX_JSON_VALUES:,} values that such a file may have; {fix}")
 
 
-def validate(adapter: TypeAdapter[T], content: Any, place: Path | str, problem: str, fix: str) -> T:
+def validate(kind: type[T], content: Any, place: Path | str, problem: str, fix: str) -> T:
     """Content of `place` as a type. Raises RunError with the `problem`, such as "is no report", and the first key."""
     try:
-        return adapter.validate_python(content)
+        return _adapter(kind).validate_python(content)  # type: ignore[arg-type]  # a type is hashable
     except ValidationError as error:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         raise RunError(f"{place}: {problem} (at `{key}`); {fix}") from None

@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 
 from seq2attn.config.base import Config
 from seq2attn.config.load import load_json
@@ -85,7 +84,7 @@ def read_record(folder: Path) -> RunRecord | None:
     content = read_object(path, SWEEP_HINT, path.stat().st_size)
     check_format(content, path, SWEEP_HINT)
     del content["format"]
-    return validate(TypeAdapter(RunRecord), content, path, "is not valid", SWEEP_HINT)
+    return validate(RunRecord, content, path, "is not valid", SWEEP_HINT)
 
 
 def read_records(plan: SweepPlan) -> Records:

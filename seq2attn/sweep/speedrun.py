@@ -113,7 +113,7 @@ def verify_speedrun(path: Path) -> tuple[bool, list[str]]:
     Under the same `CONDITIONS` all is equal; under others, which are lines too, the curve is nearly the same.
     Raises RunError for a file that is no record, DataError for other text than that of the record.
     """
-    record = validate(TypeAdapter(SpeedrunRecord), read_object(path, HINT), path, "is no record", HINT)
+    record = validate(SpeedrunRecord, read_object(path, HINT), path, "is no record", HINT)
     for file, digest in record.texts.items():
         if (now := file_digest(Path(file))) != digest:
             raise DataError(f"{file}: is another text than that of the record (SHA-256 {digest[:12]}, now {now[:12]})")

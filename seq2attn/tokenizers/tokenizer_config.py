@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from seq2attn.config.base import Config, FieldError, RunPath, run_path
 from seq2attn.config.plugin import is_of_run
@@ -115,14 +115,12 @@ class TokenizersConfig(Config):
         return source, target
 
 
-_CONFIG: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
-
-
 def load_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer saved in `folder`. Raises RunError when a file is missing or the files do not belong together."""
     header = read_object(folder / TOKENIZER_FILE, TOKENIZER_HINT)
     problem = "describes no tokenizer known to this version"
-    config = validate(_CONFIG, header.get("config"), folder / TOKENIZER_FILE, problem, TOKENIZER_HINT)
+    kinds: Any = TokenizerConfig
+    config: TokenizerConfig = validate(kinds, header.get("config"), folder / TOKENIZER_FILE, problem, TOKENIZER_HINT)
     vocabulary = Vocabulary.load(folder / VOCABULARY_FILE)
     tokenizer: Tokenizer = config.load(folder, vocabulary)
     check_same(vocabulary, tokenizer.vocabulary, folder / next(iter(tokenizer.files), VOCABULARY_FILE))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import torch
-from pydantic import Field, NonNegativeInt, TypeAdapter
+from pydantic import Field, NonNegativeInt
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
@@ -63,9 +63,6 @@ class Checkpoint:
     def optimizer_path(self) -> Path:
         """The file of the optimizer state, which older checkpoints do not have."""
         return self.folder / OPTIMIZER_FILE
-
-
-_CHECKPOINT = TypeAdapter(Checkpoint)
 
 
 def save_checkpoint(
@@ -139,7 +136,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         content = read_object(path, CHECKPOINT_HINT)
         if content.pop("digest", None) != sha256_json(content):
             raise RunError(f"{path}: is corrupt (its digest differs); {CHECKPOINT_HINT}")
-        return validate(_CHECKPOINT, {**content, "folder": folder}, path, "is corrupt", CHECKPOINT_HINT)
+        return validate(Checkpoint, {**content, "folder": folder}, path, "is corrupt", CHECKPOINT_HINT)
     except RunError as error:
         raise CorruptFileError(str(error)) from None
 
