@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2attn.config.base import Config
+from seq2attn.config.base import Config, to_list
 from seq2attn.data.filter import FiltersConfig
 from seq2attn.data.readers import CorpusConfig
 from seq2attn.errors import DataError
@@ -38,11 +38,9 @@ def text_options(corpora: Sequence[CorpusConfig], filters: FiltersConfig, text: 
 
 def _options(config: Config) -> dict[str, Any]:
     """All options except paths, so that files can be moved."""
-    return {key: value for key, value in dict(config).items() if not _is_path(value)}
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, Path) or (isinstance(value, tuple) and all(isinstance(path, Path) for path in value))
+    return {
+        key: value for key, value in dict(config).items() if not all(isinstance(part, Path) for part in to_list(value))
+    }
 
 
 def file_digest(path: Path) -> str:

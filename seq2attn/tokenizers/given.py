@@ -23,6 +23,8 @@ class GivenTokenizerConfig(Config):
     """Keys of the files."""
     digest: str = ""
     """SHA-256 of the files; filled in, so that a run does not need them."""
+    vocab_size: ClassVar[None] = None
+    """No maximum: the size is that of the files."""
 
     @model_validator(mode="before")
     @classmethod
@@ -44,10 +46,6 @@ class GivenTokenizerConfig(Config):
             raise DataError(error.message) from None
         if not is_same:
             raise DataError(f"{fields['path']}: {FILES_CHANGED}")
-
-    @property
-    def vocab_size(self) -> None:
-        """No maximum: the size is that of the files."""
 
 
 def file_digest(key: str, path: str | Path) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Literal
+from typing import ClassVar, Literal
 
 import regex
 
@@ -28,10 +28,8 @@ class NormalizeConfig(Config):
     """Lower-case all text (I becomes i, also in Turkish). Translations are then lower-case, too."""
     normalization: Literal["none", "nfc", "nfkc"] = "nfc"
     """Unicode normal form: `nfc` joins letters and accents; `nfkc` also rewrites ligatures, wide letters."""
-
-    @property
-    def vocabulary_source(self) -> None:
-        """No files: the vocabulary is made of the training text."""
+    vocabulary_source: ClassVar[None] = None
+    """No files: the vocabulary is made of the training text."""
 
     def normalize(self, line: str) -> str:
         """The line that is tokenized, and that `decode` restores."""

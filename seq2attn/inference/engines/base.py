@@ -18,16 +18,13 @@ class Engine(ABC):
 
     name: ClassVar[str]
     """Name in messages and in `TranslationOptions.engine`."""
+    max_source_length: int | None = None
+    """Maximum tokens of a source, without EOS; None for no limit."""
 
     @property
     @abstractmethod
     def description(self) -> str:
         """Name and precision, for reports."""
-
-    @property
-    def max_source_length(self) -> int | None:
-        """Maximum tokens of a source, without EOS; None for no limit."""
-        return None
 
     def unsupported(self, search: SearchConfig) -> list[FieldError]:
         """Options of a search that the engine does not support, with their config keys."""

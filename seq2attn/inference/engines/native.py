@@ -25,7 +25,6 @@ class NativeEngine(Engine):
 
     model: SearchModel = field(repr=False)
     precision: SearchPrecision = "float32"  # of the products in a search
-    max_source_length: int | None = None
     cuda_graphs: bool = False  # capture the steps of a search, for a GPU
     observer: SearchObserver | None = None  # of all steps of a search
 
@@ -37,7 +36,8 @@ class NativeEngine(Engine):
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, best first."""
+        """Hypotheses of each source, best first. Raises EngineError for a search that is `unsupported`."""
+        self.check_search(search)
         with autocast(self.precision, self.model.device):
             return translate_ids(
                 self.model,

@@ -116,6 +116,10 @@ def test_the_limit_of_a_model_is_that_of_its_training_or_its_positions(
     assert found.reason.endswith(limit) and found.max_tokens == int(limit.split()[0])
 
 
+class ShortEngine(NativeEngine):
+    max_source_length = 20
+
+
 def test_the_limit_is_that_of_the_search_else_of_the_model_and_at_most_that_of_the_engine() -> None:
     assert translate(translator_with_limit(), LINES, search(max_source_length=40)) == translate(
         translator_with_limit(limit=None), LINES, search()
@@ -125,7 +129,7 @@ def test_the_limit_is_that_of_the_search_else_of_the_model_and_at_most_that_of_t
     assert texts(translations) == texts(translate(translator_with_limit(), LINES, search())[0])
     assert "`search.lengths.max_source_length` allows 6; translated in parts" in messages[0]
     one = translator_with_limit()
-    one = replace(one, engine=NativeEngine(one.model, max_source_length=20))
+    one = replace(one, engine=ShortEngine(one.model))
     for long_inputs, segments in (("split", 2), ("truncate", 1)):
         config = search(long_inputs=long_inputs, max_source_length=30)
         translations, messages = translate(one, [LONG, "a " * 40], config)
