@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,7 +58,9 @@ class MetricsLogger:
             if tensorboard:
                 self.tensorboard = _tensorboard(run.folder, since.train_state.update if since else 0)
             _truncate_logs(run.folder, since.log_sizes if since else {})
-            self._handlers = _add_handlers(run.folder / LOG_FILE)
+            self._handler = _LogHandler(self)
+            LOG.setLevel(logging.INFO)
+            LOG.addHandler(self._handler)
 
     def log(self, text: str) -> None:
         """A log line about the training, the same when it is repeated."""
@@ -88,7 +91,7 @@ class MetricsLogger:
         line = {"kind": kind, "update": update, **finite}
         if rows is not None:
             line["lines"] = " ".join(str(int(row) + 1) for row in rows)
-        self._append(METRICS_FILE, json.dumps(line, ensure_ascii=False) + "\n")
+        self.append(METRICS_FILE, json.dumps(line, ensure_ascii=False) + "\n")
         if self.tensorboard is not None:
             for name, value in finite.items():
                 if not isinstance(value, str):
@@ -97,16 +100,18 @@ class MetricsLogger:
     def log_samples(self, update: int, text: str) -> None:
         """Sample translations at an update."""
         if self.is_main_process:
-            self._append(SAMPLES_FILE, f"== update {update}\n{text}\n")
+            self.append(SAMPLES_FILE, f"== update {update}\n{text}\n")
 
-    def _append(self, name: str, text: str) -> None:
+    def append(self, name: str, text: str) -> None:
+        """Append to a file of the run. Raises RunError if it cannot be written."""
         path = self.run.folder / name
         check_locks(path)
         try:
             with path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(text)
         except OSError as error:
-            raise _write_error(path, error) from None
+            reason = f"({error.strerror}); checkpoints are unchanged, resume with `train --resume`"
+            raise RunError(f"{path}: cannot be written {reason}") from None
 
     def progress_bar(self, epoch: int, updates: int, done: int) -> tqdm[NoReturn]:
         """A progress bar of an epoch, on a terminal of the main process."""
@@ -119,9 +124,7 @@ class MetricsLogger:
         if self.tensorboard is not None:
             self.tensorboard.close()
         if self.is_main_process:
-            for handler in self._handlers:
-                LOG.removeHandler(handler)
-                handler.close()
+            LOG.removeHandler(self._handler)
 
 
 @dataclass(frozen=True)
@@ -194,29 +197,19 @@ def report_validation(
         logger.log_samples(state.update, validator.format_samples(result.translations))
 
 
-class _TqdmHandler(logging.Handler):
-    """Writes to standard error above the progress bar."""
+class _LogHandler(logging.Handler):
+    """Writes to train.log, and to standard error above the progress bar; control characters are escaped."""
+
+    def __init__(self, logger: MetricsLogger) -> None:
+        super().__init__()
+        self._logger = logger
 
     def emit(self, record: logging.LogRecord) -> None:
+        now = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        text, mark = visible(record.getMessage()), vars(record).get("mark", "")
+        self._logger.append(LOG_FILE, f"{now} {mark}{text}\n")
         with suppress(OSError):  # a closed pipe or terminal does not end the training
-            tqdm.write(self.format(record), file=sys.stderr)
-
-
-class _VisibleFormatter(logging.Formatter):
-    """Escapes control characters, for terminals."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
-
-
-class _LogFileHandler(logging.FileHandler):
-    """A log file whose write errors end the training."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # its name in `logging`
-        error = sys.exc_info()[1]
-        if isinstance(error, OSError):
-            raise _write_error(Path(self.baseFilename), error) from None
-        super().handleError(record)
+            tqdm.write(f"{now} {text}", file=sys.stderr)
 
 
 def format_few_lines(rows: Sequence[int] | Indices) -> str:
@@ -224,20 +217,6 @@ def format_few_lines(rows: Sequence[int] | Indices) -> str:
     few = ", ".join(str(int(row) + 1) for row in rows[:MAX_SHOWN_LINES])
     more = f" and {len(rows) - MAX_SHOWN_LINES} more (all are in metrics.jsonl)" if len(rows) > MAX_SHOWN_LINES else ""
     return f"line{'s' if len(rows) > 1 else ''} {few} of data/train.jsonl{more}"
-
-
-def _write_error(path: Path, error: OSError) -> RunError:
-    message = f"{path}: cannot be written ({error.strerror}); checkpoints are unchanged, resume with `train --resume`"
-    return RunError(message)
-
-
-def _add_handlers(path: Path) -> list[logging.Handler]:
-    LOG.setLevel(logging.INFO)
-    handlers = [_LogFileHandler(path, encoding="utf-8"), _TqdmHandler()]
-    for handler, line in zip(handlers, ("%(asctime)s %(mark)s%(message)s", "%(asctime)s %(message)s"), strict=True):
-        handler.setFormatter(_VisibleFormatter(line, "%Y-%m-%d %H:%M:%S", defaults={"mark": ""}))
-        LOG.addHandler(handler)
-    return handlers
 
 
 def _truncate_logs(folder: Path, sizes: Mapping[str, int]) -> None:
