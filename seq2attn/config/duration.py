@@ -1,7 +1,5 @@
 """Durations in epochs, updates or time: `3 epochs`, `500 updates`, `40 minutes`."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Validation of a config, with pydantic's errors as messages about keys of the file, with their places."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Sources of the names: configs and options of Joey NMT, OpenNMT-py, fairseq, Marian and Hugging Face.
 """
 
-from __future__ import annotations
-
 import difflib
 import unicodedata
 from collections.abc import Collection, Iterable

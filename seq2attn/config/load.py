@@ -1,7 +1,5 @@
 """Configs from and to YAML: a file, those it extends and the command line, merged with the place of each value."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from functools import partial, reduce

@@ -1,7 +1,5 @@
 """Merge of the YAML of several files and of the command line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pydantic import ValidationError

@@ -4,8 +4,6 @@ The working directory is on the import path for this import only, and last. The 
 the files of a run, may name only allowed modules: nothing is imported before that is checked.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

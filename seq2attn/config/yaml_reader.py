@@ -1,7 +1,5 @@
 """Reader of the YAML of one config, from files and the command line."""
 
-from __future__ import annotations
-
 import errno
 import os.path
 import re

@@ -1,7 +1,5 @@
 """Batches of sentence pairs of similar lengths."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -3,8 +3,6 @@
 Fetching again continues an interrupted transfer; texts that are already right stay as they are.
 """
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import tarfile

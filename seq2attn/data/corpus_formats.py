@@ -3,8 +3,6 @@
 Lines are bytes that end with a newline, split at `\\n` only: some corpora hold U+2028 within sentences.
 """
 
-from __future__ import annotations
-
 import hashlib
 import html
 import re

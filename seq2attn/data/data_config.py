@@ -1,7 +1,5 @@
 """The `data` section of a config: training text, dev set and test sets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

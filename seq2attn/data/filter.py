@@ -1,7 +1,5 @@
 """Filters for training pairs."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from array import array

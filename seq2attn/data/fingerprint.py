@@ -1,7 +1,5 @@
 """Fingerprints of text: SHA-256 of options and of the content of files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

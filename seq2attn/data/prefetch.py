@@ -1,7 +1,5 @@
 """Results that a thread computes ahead, such as the next batch during an update."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, pairwise

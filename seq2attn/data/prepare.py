@@ -1,7 +1,5 @@
 """Preparation of text, made once: trained tokenizers and memory-mapped token ids, in the files of `prepared_data`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property

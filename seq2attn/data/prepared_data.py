@@ -9,8 +9,6 @@ data-report.json         statistics of all corpora
 data/prepared.json       written last: fingerprint of the text and config that all of it was made from
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

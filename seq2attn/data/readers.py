@@ -1,7 +1,5 @@
 """Corpora of sentence pairs: plain text, TSV and JSON lines; errors name the file and line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Training of the tokenizers on the training text, or use of those of another run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path

@@ -4,8 +4,6 @@ Words are separated by ASCII white space in the original line, as in alignment t
 links, `1?2` or `1p2`, beside the sure ones (Och and Ney 2003).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Config of the metrics of validation, `evaluate` and sweeps."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal

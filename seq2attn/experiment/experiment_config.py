@@ -1,7 +1,5 @@
 """The config of an experiment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self

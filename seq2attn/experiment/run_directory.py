@@ -12,8 +12,6 @@ metrics.jsonl train.log samples.txt
 The directory may be untrusted: its files are data, and plug-ins named in its config are imported only if allowed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The `training` section of a config."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self

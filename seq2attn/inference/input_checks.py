@@ -1,7 +1,5 @@
 """Checks of input lines. They produce warnings; all lines are translated."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from warnings import warn

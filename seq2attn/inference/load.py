@@ -1,7 +1,5 @@
 """Translators of a run, or of an ensemble of runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

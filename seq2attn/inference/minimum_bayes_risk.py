@@ -3,8 +3,6 @@
 The expected chrF of a hypothesis is estimated from the hypotheses of a search (Kumar & Byrne 2004; Eikema & Aziz 2022).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Log-probabilities of given translations, by forced decoding."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The search of one call: that of a config with the options of the call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

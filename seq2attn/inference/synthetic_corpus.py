@@ -10,8 +10,6 @@ source.txt target.txt      the corpus; source.txt is written last
 scores.txt                 the log-probability per token of each translation, with EOS
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

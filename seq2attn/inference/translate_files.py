@@ -1,7 +1,5 @@
 """The work of `seq2attn translate`: input, output and attention pictures."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

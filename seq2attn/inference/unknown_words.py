@@ -3,8 +3,6 @@
 The attention is the mean of the heads of the top layer, by forced decoding; of an ensemble that of its first model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

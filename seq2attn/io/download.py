@@ -1,7 +1,5 @@
 """Download of a file over HTTP: an interrupted transfer is resumed, a failed one retried."""
 
-from __future__ import annotations
-
 import os
 import time
 import urllib.error

@@ -5,8 +5,6 @@ old one, and never follows a symbolic link of that name. Below a folder that thi
 once another folder is in its place.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

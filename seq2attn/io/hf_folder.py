@@ -5,8 +5,6 @@ model.safetensors               weights, or
 model.safetensors.index.json    the files that they are split into
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar

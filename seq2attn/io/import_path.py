@@ -4,8 +4,6 @@
 would import a `yaml.py` from it. Only plug-ins are imported from the working directory: see `config.plugin`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """Locks of folders: one process at a time works in a run directory or a sweep."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -5,8 +5,6 @@ To know this without another file, a command leaves a mark in the modification t
 second is a digest of the command and the content.
 """
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import lzma

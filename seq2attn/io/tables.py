@@ -1,7 +1,5 @@
 """Tables in plain text or Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate

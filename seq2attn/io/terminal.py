@@ -1,7 +1,5 @@
 """Standard output and standard error of a command: safe for the terminal, with errors for lost output."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Lines of a text file, plain or compressed. Errors have the file and the line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -6,8 +6,6 @@ before memory is allocated for either. The safetensors library checks that the h
 neither overlap nor leave the file, and shapes that fill them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The config of tokenizers in files of a pretrained model, which are not trained."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar

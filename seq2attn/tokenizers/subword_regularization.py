@@ -4,8 +4,6 @@ SentencePiece samples too, but not reproducibly: in some versions the seed is se
 process adds a salt.
 """
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Mapping
 from functools import lru_cache

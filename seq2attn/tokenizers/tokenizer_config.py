@@ -1,7 +1,5 @@
 """The `tokenizer` section of a config."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any

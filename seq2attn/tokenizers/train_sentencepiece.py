@@ -4,8 +4,6 @@
 argument is the options as JSON. It imports nothing from this package. Exit code 1: the reason is on standard error.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Changes of config and text between a run and its resumption: logged, or refused; and between processes: refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Processes of a training: data-parallel ones of torchrun, or a group of one, and requests to end them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

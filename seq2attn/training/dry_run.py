@@ -1,7 +1,5 @@
 """Size, memory and speed of a training that is not started: the work of `seq2attn train --dry-run`."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from seq2attn.data.prepare import is_prepared

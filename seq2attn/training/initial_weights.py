@@ -1,7 +1,5 @@
 """Initial weights of a training: those of another run, of BERT, and pretrained word vectors."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Self

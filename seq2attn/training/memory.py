@@ -1,8 +1,6 @@
 """Lack of memory: micro-batches that do not fit are halved, the largest ones are tried before the first update, and for
 `training.batch.tokens: fit` the largest batch is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

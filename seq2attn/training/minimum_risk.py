@@ -3,8 +3,6 @@
 Shapes: B sentences, K candidates of a sentence, N candidates of all, T target tokens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Updates whose loss or gradient is NaN or infinite: skipped, counted, and after several in a row an error."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

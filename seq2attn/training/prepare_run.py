@@ -1,7 +1,5 @@
 """The text and the resolved config of a run that is trained later."""
 
-from __future__ import annotations
-
 import sys
 
 from seq2attn.data.prepare import prepare as prepare_data

@@ -1,7 +1,5 @@
 """Start of a training, or its resumption."""
 
-from __future__ import annotations
-
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """Validation on the dev set: loss, scores of greedy translations, and the best validation so far."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

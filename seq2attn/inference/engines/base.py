@@ -1,7 +1,5 @@
 """Inference engines: their interface, and a search that an engine does not support."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar

@@ -11,8 +11,6 @@ The finished hypotheses are ranked here: CTranslate2 has no `gnmt` penalty, and 
 a prefix, whose log-probabilities come from forced decoding.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 from collections import defaultdict

@@ -4,8 +4,6 @@ manifest.json    the engine, the digests of the weights and of each file, and th
 README.md        the model card, which the user may edit
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The native engine: the model in PyTorch, with the search of this package."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

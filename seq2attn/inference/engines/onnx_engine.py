@@ -5,8 +5,6 @@ Only the coverage penalty is not supported.
 Shapes: B sentences, K hypotheses per sentence, N = B*K rows, S source tokens, V target vocabulary.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import warnings

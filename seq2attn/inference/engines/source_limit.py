@@ -1,7 +1,5 @@
 """Maximum number of tokens of a source, by the config of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

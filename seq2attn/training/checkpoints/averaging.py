@@ -1,7 +1,5 @@
 """Checkpoint averaging: the mean of the weights of several checkpoints (Vaswani et al. 2017, section 6.1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -6,8 +6,6 @@ checkpoints/00001200/model.safetensors     the trained weights
             frozen-1a2b….safetensors       the frozen weights, once for all checkpoints
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The checkpoints of a training and its weights for translation: saved, published, pruned and averaged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

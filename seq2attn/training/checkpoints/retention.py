@@ -1,7 +1,5 @@
 """Retention and ranking of checkpoints, and the choice of the one to resume from."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
