@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -45,9 +45,7 @@ class Glossary:
     """Target terms by their source terms. All text is compared as the tokenizers normalize it."""
 
     terms: Mapping[str, Term]
-    source: Callable[[str], str]  # the normalization of each side
-    target: Callable[[str], str]
-    split_tag: Callable[[str], tuple[str, str]]  # of the source tokenizer: a tag is no word of a text
+    tokenizers: TokenizerPair
 
     @classmethod
     def load(cls, path: Path, tokenizers: TokenizerPair, *, replace_unk: bool = False) -> Glossary:
@@ -56,26 +54,26 @@ class Glossary:
         Raises: DataError for another line, for a source term with two target terms, and for a target term that the
         vocabulary cannot produce, unless its source term is one token and `replace_unk` puts it in place of `<unk>`.
         """
-        terms, lines, target = dict[str, Term](), dict[str, int](), tokenizers[1]
-        forms = [partial(_normalize, tokenizer) for tokenizer in tokenizers]
+        terms, lines = dict[str, Term](), dict[str, int]()
         for number, line in enumerate(read_lines(path), start=1):
             source, *others = (column.strip() for column in line.split("\t"))
-            source = forms[0](source)
+            source = _normalize(tokenizers.source, source)
             if len(others) != 1 or not source or is_blank(others[0]):
                 raise DataError(f"{path}:{number}: expected a source term, a tab and a target term")
-            ids = tuple(target.encode_phrase(others[0]))
-            if replace_unk and UNK in ids and len(tokenizers[0].encode_phrase(source)) == 1:
+            ids = tuple(tokenizers.target.encode_phrase(others[0]))
+            if replace_unk and UNK in ids and len(tokenizers.source.encode_phrase(source)) == 1:
                 ids = ()
             elif UNK in ids or not ids:
                 raise DataError(f"{path}:{number}: the model cannot produce {others[0]!r}: not all tokens are known")
             if terms.setdefault(source, Term(others[0], ids)).text != others[0]:
                 raise DataError(f"{path}:{number}: {source!r} has another target term in line {lines[source]}")
             lines.setdefault(source, number)
-        return cls(terms, forms[0], forms[1], tokenizers[0].split_tag)
+        return cls(terms, tokenizers)
 
     def find(self, text: str) -> list[Term]:
         """The target terms of the source terms in a text, each once; of overlapping source terms the longest."""
-        text, spans = self.source(self.split_tag(text)[1]), list[tuple[int, int]]()
+        _, untagged = self.tokenizers.source.split_tag(text)
+        text, spans = _normalize(self.tokenizers.source, untagged), list[tuple[int, int]]()
         for start, end in sorted(self._matches(text), key=lambda span: (span[0] - span[1], span)):
             if all(end <= other_start or other_end <= start for other_start, other_end in spans):
                 spans.append((start, end))
@@ -114,8 +112,8 @@ class Glossary:
 
     def is_met(self, source: str, translation: str) -> Iterator[bool]:
         """For each term of a line, True if the translation has it as whole words."""
-        text = self.target(translation)
-        terms = (regex.escape(self.target(term.text)) for term in self.find(source))
+        normalize = partial(_normalize, self.tokenizers.target)
+        text, terms = normalize(translation), (regex.escape(normalize(term.text)) for term in self.find(source))
         return (regex.search(f"{WORD_START}{term}{WORD_END}", text) is not None for term in terms)
 
 

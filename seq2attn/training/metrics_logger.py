@@ -115,9 +115,8 @@ class MetricsLogger:
 
     def progress_bar(self, epoch: int, updates: int, done: int) -> tqdm[NoReturn]:
         """A progress bar of an epoch, on a terminal of the main process."""
-        is_shown = self.is_main_process and sys.stderr.isatty()
-        name = f"epoch {epoch}"
-        return tqdm(total=updates, initial=done, desc=name, unit="update", leave=False, disable=not is_shown)
+        disable = None if self.is_main_process else True  # None: where there is no terminal
+        return tqdm(total=updates, initial=done, desc=f"epoch {epoch}", unit="update", leave=False, disable=disable)
 
     def close(self) -> None:
         """Close all files."""

@@ -142,8 +142,7 @@ def test_words_considered_are_the_most_probable(search: str) -> None:
 def test_the_terms_of_a_glossary_are_a_rule() -> None:
     one = explorer()
     term = Term("six", tuple(one.translator.target.encode("six")))
-    forms = one.translator.source.normalize, one.translator.target.normalize
-    glossary = Glossary({"five": term}, *forms, lambda text: ("", text))
+    glossary = Glossary({"five": term}, one.translator.tokenizers)
     search = BeamConfig(beam_size=6, patience=None, lengths=LengthsConfig(max_length=7))
     found = Explorer("ours", replace(one.translator, search=search, glossary=glossary)).explore(Question(TEXT))
     assert all("six" in hypothesis["text"].split() for hypothesis in found["hypotheses"])
