@@ -92,12 +92,12 @@ def test_every_search_translates_the_other_lines(translator: Translator, search:
 
 
 def test_glossaries_reranking_and_ensembles_translate_the_other_lines(home: Path, translator: Translator) -> None:
-    good, pair = seq2attn.load(home / "good/run"), (translator.source, translator.target)
-    good.rerankers = [Reranker(translator.model, pair, 1.0, is_backward=False)]
+    good = seq2attn.load(home / "good/run")
+    good.rerankers = [Reranker(translator.model, translator.tokenizers, 1.0, is_backward=False)]
     check_translations(good)
     check_translations(seq2attn.load(home / "good/run", TranslationOptions(ensemble=[home / "bad/run"])))
     with_terms = copy(translator)
-    with_terms.glossary = Glossary.load(home / "terms", pair)
+    with_terms.glossary = Glossary.load(home / "terms", translator.tokenizers)
     check_translations(with_terms)
 
 

@@ -34,8 +34,7 @@ class NativeEngine(Engine):
     def translate(
         self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of each source, best first. Raises EngineError for a search that is `unsupported`."""
-        self.check_search(search)
+        """Hypotheses of each source, best first."""
         with autocast(self.precision, self.model.device):
             return translate_ids(
                 self.model,

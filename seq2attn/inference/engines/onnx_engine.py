@@ -34,7 +34,7 @@ from seq2attn.nn.decoding_state import (
     select_sentences,
 )
 from seq2attn.search.search_config import SearchConfig
-from seq2attn.search.translate_ids import TokenIds
+from seq2attn.search.translate_ids import Hypothesis, Phrases, TokenIds
 
 ENGINE_NAME = "onnx"
 ENCODE_FILE, STEP_FILE = "encode.onnx", "step.onnx"
@@ -199,6 +199,13 @@ class OnnxEngine(NativeEngine):
         """The coverage penalty, which needs attention weights."""
         message = "the graphs give no attention weights; use 0, or ``engine=native``"
         return [FieldError("search.coverage_penalty", message)] if search.coverage_penalty else []
+
+    def translate(
+        self, sources: TokenIds, search: SearchConfig, *, budget: int, prefixes: TokenIds = (), phrases: Phrases = ()
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each source, best first. Raises EngineError for a search that is `unsupported`."""
+        self.check_search(search)
+        return super().translate(sources, search, budget=budget, prefixes=prefixes, phrases=phrases)
 
 
 def load_onnx(run: RunDirectory, folder: Path, device: torch.device) -> OnnxEngine:

@@ -12,12 +12,13 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.glossary import Glossary, TermCounts
 from seq2attn.options.runs import ImportOptions
 from seq2attn.pretrained.import_run import import_model
+from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import TokenizerConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.marian import make_marian, train_pieces
 from tests.support.multilingual import make_bart_tokenizer
 
-TOKENIZERS = (WordTokenizerConfig().train([]), WordTokenizerConfig().train(["teacher"]))
+TOKENIZERS = TokenizerPair(WordTokenizerConfig().train([]), WordTokenizerConfig().train(["teacher"]))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_terms_begin_and_end_with_words(tmp_path: Path, term: str, text: str, is
 
 def test_terms_are_compared_as_the_tokenizers_normalize_them(tmp_path: Path) -> None:
     (tmp_path / "terms").write_text("Tür\tTeacher\nNew  York\tteacher\n", encoding="utf-8")
-    lower = tuple(WordTokenizerConfig(lowercase=True).train(["teacher"]) for _ in range(2))
+    lower = TokenizerPair(*(WordTokenizerConfig(lowercase=True).train(["teacher"]) for _ in range(2)))
     decomposed = unicodedata.normalize("NFD", "die TÜR")
     for tokenizers, line, found in (
         (TOKENIZERS, "ein New \u3000 York", "teacher"),
@@ -77,7 +78,7 @@ def test_terms_are_compared_as_the_tokenizers_normalize_them(tmp_path: Path) -> 
 def test_of_terms_that_overlap_the_longest_counts(tmp_path: Path, text: str, found: str) -> None:
     terms = "alte Haus\tX\nHaus am großen See\tY\nam\tZ\ndas\tW\ndas alte Haus\tU\nein Haus\tV\nei\tV\n"
     (tmp_path / "terms").write_text(terms, encoding="utf-8")
-    tokenizers = TOKENIZERS[0], WordTokenizerConfig().train(["U V W X Y Z"])
+    tokenizers = TOKENIZERS._replace(target=WordTokenizerConfig().train(["U V W X Y Z"]))
     assert " ".join(term.text for term in Glossary.load(tmp_path / "terms", tokenizers).find(text)) == found
 
 
@@ -93,7 +94,7 @@ def test_a_term_is_met_by_whole_words(tmp_path: Path, translation: str, is_met: 
 def test_a_tag_is_no_word_of_the_text(tmp_path: Path, reverse: bool) -> None:
     (tmp_path / "terms").write_text("medical\tteacher\n", encoding="utf-8")
     source = TOKENIZERS[0].with_tags(("<medical>",)).with_direction(right_to_left=reverse)
-    glossary = Glossary.load(tmp_path / "terms", (source, TOKENIZERS[1]))
+    glossary = Glossary.load(tmp_path / "terms", TOKENIZERS._replace(source=source))
     for line, count in {"<medical> a text": 0, "<medical> a medical text": 1, "<other> <medical> text": 1}.items():
         assert len(glossary.find(line)) == count
     assert glossary.count_met(["<medical> a text", "<medical> medical"], ["the", "teacher"]) == TermCounts(1, 1)
@@ -133,7 +134,7 @@ def test_terms_have_a_space_before_them_where_the_script_has_spaces(
     (tmp_path / "terms").write_text(f"word\t{term}\n", encoding="utf-8")
     for tags, reverse in product(((), ("<2zh>",)), (False, True)):
         tokenizer = (trained.with_tags(tags) if tags else trained).with_direction(right_to_left=reverse)
-        (found,) = Glossary.load(tmp_path / "terms", (TOKENIZERS[0], tokenizer)).find("a word")
+        (found,) = Glossary.load(tmp_path / "terms", TOKENIZERS._replace(target=tokenizer)).find("a word")
         ids = [*found.ids, *tokenizer.encode(before)] if reverse else [*tokenizer.encode(before), *found.ids]
         assert tokenizer.decode(ids) == line[: len(before)] + line[len(before) :].partition(term)[0] + term
         assert tokenizer.decode(found.ids) == term
@@ -147,7 +148,7 @@ def test_terms_of_an_imported_model_are_compared_with_its_punctuation(tmp_path: 
     source, target = RunDirectory(tmp_path / "run").load_tokenizers()
     (tmp_path / "terms").write_text("Haus\u2019s\tHaus\u2026\n\u201eder\u201c\tder\n", encoding="utf-8")
     for tokenizer in (source, source.with_tags(("<2en>",))):
-        glossary = Glossary.load(tmp_path / "terms", (tokenizer, target))
+        glossary = Glossary.load(tmp_path / "terms", TokenizerPair(tokenizer, target))
         for line in ("das Haus's ist", "das Haus\u2019s ist", "das \u201eHaus\u2019s\u201c"):
             assert [term.text for term in glossary.find(line)] == ["Haus\u2026"]
     assert glossary.count_met(["Haus's", "Haus's"], ["das Haus...", "das Haus"]) == TermCounts(1, 2)
