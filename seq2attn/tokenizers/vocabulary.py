@@ -58,6 +58,10 @@ class Vocabulary:
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens)}
 
+    @cached_property
+    def _max_length(self) -> int:
+        return max(map(len, self.tokens))
+
     def __len__(self) -> int:
         return len(self.tokens)
 
@@ -74,7 +78,7 @@ class Vocabulary:
             return [self._ids[token]] if token in self._ids else []
         fewest: list[list[int] | None] = [[]]  # of each beginning of the token
         for end in range(1, len(token) + 1):
-            spans = [(start, [token[start:end]]) for start in range(end)]
+            spans = [(start, [token[start:end]]) for start in range(max(0, end - self._max_length), end)]
             spans.append((end - 1, [f"<0x{byte:02X}>" for byte in token[end - 1].encode()]))
             options = [
                 [*before, *(self._ids[piece] for piece in pieces)]

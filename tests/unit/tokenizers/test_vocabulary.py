@@ -78,3 +78,18 @@ def test_a_token_is_composed_of_the_fewest_entries():
     assert compose("▁hausboot") == ["▁haus", "boot"] and compose("aus") == ["au", "s"]
     assert compose("sä") == ["s", "<0xC3>", "<0xA4>"]
     assert compose("x") == compose("▁") == compose("<2de>") == compose("<0xC4>") == []
+
+
+def test_parts_of_a_long_token_that_no_entry_has_are_not_tried():
+    """A text may have a word of thousands of letters, such as a number in base 64."""
+
+    class Counted(str):
+        num_parts = 0
+
+        def __getitem__(self, key):
+            Counted.num_parts += isinstance(key, slice)
+            return super().__getitem__(key)
+
+    entries = Vocabulary.from_tokens(["a", "b", "ab", "longer"])
+    assert len(entries.compose(Counted("ab" * 500))) == 500
+    assert Counted.num_parts <= 1000 * len("longer")
