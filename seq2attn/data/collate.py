@@ -3,12 +3,10 @@
 B sentences, S source tokens with EOS, T target tokens with BOS or EOS.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -36,15 +34,15 @@ class Batch:
     alignment_targets: Tensor | None = None  # [B, T, S] attention weights to train towards; zeros without a link
     target_layout: SequenceLayout | None = None  # of a padding-free target, where B is 1
 
-    def to(self, device: torch.device | str) -> Batch:
+    def to(self, device: torch.device | str) -> Self:
         """The batch on a device; copied asynchronously from pinned memory."""
         return self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pin_memory(self) -> Batch:
+    def pin_memory(self) -> Self:
         """The batch in page-locked memory."""
         return self._map_tensors(torch.Tensor.pin_memory)
 
-    def _map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Batch:
+    def _map_tensors(self, fn: Callable[[Tensor], Tensor]) -> Self:
         tensors: dict[str, Any] = {name: fn(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
         layouts = (self.sequences.layout, self.target_layout)
         source_layout, target_layout = (None if layout is None else layout.map_tensors(fn) for layout in layouts)

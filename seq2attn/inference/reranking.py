@@ -4,12 +4,11 @@ A hypothesis has the score of its search plus those of the runs, each times its 
 this is the noisy channel (Yee et al. 2019, equation 3, without a language model).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import torch
 
@@ -36,13 +35,13 @@ class RerankRun:
     is_backward: bool = False
 
     @classmethod
-    def all_of(cls, options: TranslationOptions) -> list[RerankRun]:
+    def all_of(cls, options: TranslationOptions) -> list[Self]:
         """The runs of both options. Raises UserError for a weight that is negative or infinite."""
         forward = [cls.parse(text, is_backward=False) for text in options.rerank]
         return forward + [cls.parse(text, is_backward=True) for text in options.rerank_backward]
 
     @classmethod
-    def parse(cls, text: str, *, is_backward: bool) -> RerankRun:
+    def parse(cls, text: str, *, is_backward: bool) -> Self:
         """The run of `RUN_DIR` or `RUN_DIR:WEIGHT`. Raises UserError for a weight that is negative or infinite."""
         folder, _, number = str(text).rpartition(":")
         try:

@@ -1,11 +1,10 @@
 """Encoding of source lines: token ids, in segments if a line is too long, and the combination of their hypotheses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, filterfalse, islice
+from typing import Self
 
 import sentencex
 import torch
@@ -81,7 +80,7 @@ class SourceLine:
     prefix: tuple[int, ...] = ()  # first tokens of the translation
 
     @classmethod
-    def encode(cls, tokenizer: Tokenizer, line: str, lengths: LengthsConfig, limit: SourceLimit | None) -> SourceLine:
+    def encode(cls, tokenizer: Tokenizer, line: str, lengths: LengthsConfig, limit: SourceLimit | None) -> Self:
         """The line, split or truncated if it has more tokens than `limit`; lone surrogates are replaced by U+FFFD."""
         line = _SURROGATES.sub("\ufffd", line)
         if tokenizer.is_right_to_left:
@@ -129,7 +128,7 @@ class Member:
             limit = SourceLimit(max_tokens, f"the engine takes no more than {max_tokens:,}")
         return SourceLine.encode(self.tokenizers.source, line, lengths, limit)
 
-    def translating_into(self, language: str) -> Member:
+    def translating_into(self, language: str) -> Self:
         """The same for another language. Raises UserError for a model without that language."""
         return replace(self, tokenizers=self.tokenizers.translate_into(language))
 

@@ -1,7 +1,5 @@
 """The interface of all tokenizers."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from abc import ABC, abstractmethod
@@ -236,7 +234,7 @@ class TokenizerPair(NamedTuple):
             shutil.rmtree(folder / side, ignore_errors=True)
             tokenizer.save(folder / side)
 
-    def translate_into(self, language: str) -> TokenizerPair:
+    def translate_into(self, language: str) -> Self:
         """The tokenizers for translations into another language of a multilingual model.
 
         Its tag is that of the target, or of the source if targets have none, as in OPUS-MT. Raises UserError for a

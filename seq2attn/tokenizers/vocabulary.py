@@ -1,7 +1,5 @@
 """Tokens and their ids; the special ids in one place."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -9,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
+from typing import Self
 
 from seq2attn.errors import RunError
 from seq2attn.io.files import MAX_FILE_BYTES, read_object, write_json
@@ -42,12 +41,12 @@ class Vocabulary:
             raise ValueError(f"the vocabulary has the token {token!r} more than once")
 
     @classmethod
-    def from_tokens(cls, tokens: Iterable[str]) -> Vocabulary:
+    def from_tokens(cls, tokens: Iterable[str]) -> Self:
         """The vocabulary of `tokens` in their order, after the special tokens."""
         return cls(SPECIAL_TOKENS + tuple(token for token in tokens if token not in SPECIAL_TOKENS))
 
     @classmethod
-    def from_counts(cls, tokens: Iterable[str], min_frequency: int, vocab_size: int | None) -> Vocabulary:
+    def from_counts(cls, tokens: Iterable[str], min_frequency: int, vocab_size: int | None) -> Self:
         """The most frequent tokens, equally frequent ones by code point; `vocab_size` includes the special tokens."""
         counts = Counter(tokens)
         frequent = [token for token, n in counts.items() if n >= min_frequency and token not in SPECIAL_TOKENS]
@@ -93,7 +92,7 @@ class Vocabulary:
         write_json(path, {"tokens": list(self.tokens)})
 
     @classmethod
-    def load(cls, path: Path) -> Vocabulary:
+    def load(cls, path: Path) -> Self:
         """The vocabulary in a file of `save`. Raises RunError when the file is missing or is not a vocabulary."""
         tokens = read_object(path, TOKENIZER_HINT, MAX_FILE_BYTES).get("tokens")
         if not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):

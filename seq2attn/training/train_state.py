@@ -1,11 +1,9 @@
 """State of a training, as each checkpoint keeps it: progress, and sums since the last report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -56,12 +54,12 @@ class TrainState:
         # rounded once, as the number in a config is: 1 + 18 / 50 would be less than 1.36
         return (self.epoch * self.updates_per_epoch + self.updates_in_epoch) / self.updates_per_epoch
 
-    def advance_in_epoch(self) -> TrainState:
+    def advance_in_epoch(self) -> Self:
         """The state with one more update done in the epoch."""
         ended, place = divmod(self.updates_in_epoch + 1, self.updates_per_epoch)
         return replace(self, epoch=self.epoch + ended, updates_in_epoch=place)
 
-    def with_updates_per_epoch(self, number: int) -> TrainState:
+    def with_updates_per_epoch(self, number: int) -> Self:
         """The state for an epoch of `number` updates: with other batches or processes, at the same fraction of it."""
         done = min(self.updates_in_epoch * number // self.updates_per_epoch, number - 1)
         return replace(self, updates_in_epoch=done, updates_per_epoch=number)
@@ -142,7 +140,7 @@ class TrainMetrics:
     num_target_tokens: float = 0.0  # of all processes
     seconds: float = 0.0
 
-    def add(self, sums: LossOutput, attempt: AttemptedUpdate) -> TrainMetrics:
+    def add(self, sums: LossOutput, attempt: AttemptedUpdate) -> Self:
         """Metrics with one more update; its sums and its gradient norm only if it was not skipped."""
         skipped = attempt.is_nonfinite.bool()
         guided = torch.stack([sums.guided_alignment, sums.num_guided_tokens])

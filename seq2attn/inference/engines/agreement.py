@@ -1,11 +1,10 @@
 """Comparison of the translations and log-probabilities of two engines on the same sentences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, product, zip_longest
+from typing import Self
 
 import numpy as np
 import torch
@@ -41,7 +40,7 @@ class SearchAgreement:
     @classmethod
     def from_hypotheses(
         cls, search: str, native: Sequence[Sequence[Hypothesis]], exported: Sequence[Sequence[Hypothesis]]
-    ) -> SearchAgreement:
+    ) -> Self:
         """Agreement of the best hypotheses."""
         pairs = [(one[0], other[0]) for one, other in zip(native, exported, strict=True)]
         tokens = [pair for one, other in pairs for pair in zip_longest((*one.tokens, EOS), (*other.tokens, EOS))]
