@@ -1,7 +1,7 @@
 """Comparison of the translations and log-probabilities of two engines on the same sentences."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, product, zip_longest
 from typing import Self
@@ -124,19 +124,17 @@ def compare_engines(
 
 def _searched_and_forced(
     native: Engine, sources: TokenIds, search: SearchConfig, found: Sequence[Hypothesis]
-) -> list[tuple[float, float]]:
+) -> Iterator[tuple[float, float]]:
     """The log-probability of each hypothesis, and that by `native`; of the longest ones it may be without EOS."""
     longest = (search.lengths.limits(torch.tensor([len(ids) for ids in sources])).max_length - 1).tolist()
     rows = [row for row, ids in enumerate(sources) if len(ids)]
     forced = native.token_log_probs([(sources[row], found[row].tokens) for row in rows], budget=MAX_BATCH_TOKENS)
-    pairs = []
     for row, log_probs in zip(rows, forced, strict=True):
         total = found[row].log_prob
         totals = [sum(log_probs)]
         if len(found[row].tokens) >= longest[row]:
             totals.append(sum(log_probs[:-1]))
-        pairs.append((total, min(totals, key=lambda one: abs(one - total))))
-    return pairs
+        yield total, min(totals, key=lambda one: abs(one - total))
 
 
 def _max_and_mean_difference(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
