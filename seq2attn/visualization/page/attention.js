@@ -151,7 +151,6 @@ function paint(context, view, { cell, left, top, font, at, coverage }) {
     context.fillStyle = at?.[side === "rows" ? 0 : 1] === i ? full : isOther ? mark : ink;
     context.font = `${isOther ? "bold " : ""}${font}px system-ui, sans-serif`;
   };
-  context.clearRect(0, 0, context.canvas.width, context.canvas.height);
   context.textBaseline = "middle";
   const bottom = top + queries.length * cell,
     right = left + keys.length * cell;

@@ -19,9 +19,8 @@ export function drawTable(section, app) {
   const { rows } = page.table,
     { state } = app,
     present = Object.keys(MEASURES).filter(name => rows.some(row => row[name] !== null));
-  const [order, isDown] = state.order
-    ? [state.order.replace("-", ""), state.order.startsWith("-")]
-    : [present[0], false];
+  const order = state.order.replace("-", "") || present[0],
+    isDown = state.order.startsWith("-");
   const axes = [state.x || present[0], state.y || (present[1] ?? present[0])];
   const matches = rows.filter(filterOf(state.filter));
   const sign = isDown ? -1 : 1,

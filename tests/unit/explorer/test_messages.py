@@ -58,14 +58,6 @@ def test_the_page_is_busy_until_the_last_answer(chromium: Browser, tmp_path: Pat
         chromium.wait(f"document.body.ariaBusy === '{is_busy}' && held.length === {int(is_busy == 'true')}")
 
 
-def test_a_large_canvas_is_within_the_limit_of_browsers(chromium: Browser, tmp_path: Path) -> None:
-    ExplorerPage([explorer("transformer").explore(Question("two"))]).save(tmp_path / "page.html")
-    chromium.open(tmp_path / "page.html")
-    call = "import('explorer/dom.js').then(m => m.canvasOf(document.createElement('canvas'), 40000, 9).canvas.width)"
-    response = chromium.call("Runtime.evaluate", expression=call, returnByValue=True, awaitPromise=True)
-    assert response["result"]["value"] == 32_767
-
-
 def test_an_ensemble_says_what_it_does_not_have(chromium: Browser, tmp_path: Path) -> None:
     one = explorer("transformer").translator
     found = Explorer("", replace(one, members=one.members * 2)).record(Question("two"))
