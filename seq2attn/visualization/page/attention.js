@@ -116,7 +116,7 @@ export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, st
   const move = place => {
     at = place ?? start;
     redraw();
-    const text = place ? describe(view, place) : "";
+    const text = place ? describe(view, place, coverage) : "";
     say(text);
     if (view.beside) canvas.title = text;
   };
@@ -215,17 +215,25 @@ function paint(context, view, { cell, left, top, font, at, coverage }) {
     context.stroke();
   }
   if (coverage) {
-    const sums = keys.map((_, k) => sum(weights.map(row => row[k]))),
-      most = Math.max(1, largest(sums));
+    const [query] = at ?? [null],
+      all = keys.map((_, k) => attended(weights, k)),
+      height = (coverage - 6) / Math.max(1, largest(all));
+    const bar = (k, value) => context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, height * value);
     context.fillStyle = faint;
-    for (const [k, one] of sums.entries())
-      context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, ((coverage - 6) * one) / most);
     context.textAlign = "right";
-    context.fillText("in all", left - 4, bottom + coverage / 2);
+    writeName(context, query === null ? "in all" : "before", left - 4, bottom + coverage / 2, left - 6);
+    context.globalAlpha = query === null ? 1 : 0.4;
+    all.forEach((value, k) => bar(k, value));
+    context.globalAlpha = 1;
+    context.fillStyle = full;
+    if (query !== null) keys.forEach((_, k) => bar(k, attended(weights, k, query)));
   }
 }
 
-function describe(view, [q, k]) {
+/** The attention that a key gets from all queries, or from those before one: what a model with coverage has added up. */
+const attended = (weights, k, before) => sum(weights.slice(0, before).map(row => row[k]));
+
+function describe(view, [q, k], coverage) {
   const { queries, keys, weights, beside } = view,
     change = gain(view, q, k),
     than = `, ${fixed(Math.abs(change), 3)} ${change < 0 ? "less" : "more"} than in ${beside?.name}`;
@@ -236,5 +244,6 @@ function describe(view, [q, k]) {
   const weight = q === null || k === null ? "" : `${fixed(weights[q][k], 3)}${Number.isNaN(change) ? "" : than}`,
     cell = weight && `${isolate(queries[q])} → ${isolate(keys[k])}: ${weight}. `;
   const verb = q === null ? `is attended to (${fixed(sum(row))} in all) by` : "attends to";
-  return `${cell}${isolate(name)} ${verb}: ${best.join(", ") || "nothing"}`;
+  const before = coverage && cell && `; ${isolate(keys[k])} had ${fixed(attended(weights, k, q))} before`;
+  return `${cell}${isolate(name)} ${verb}: ${best.join(", ") || "nothing"}${before || ""}`;
 }
