@@ -76,7 +76,7 @@ const app = {
 
   /** The question that the panel answers: the selected one, if it can. */
   get reason() {
-    const names = questions(app).map(([name]) => name);
+    const names = questions(app);
     return names.includes(app.state.reason) ? app.state.reason : names[0];
   },
 
@@ -126,9 +126,7 @@ const app = {
   },
 };
 
-const say = text => {
-  byId("message").textContent = text;
-};
+const say = text => (byId("message").textContent = text);
 
 /** The notes on what is shown, where there is no other message. */
 function showNotes() {
@@ -164,10 +162,11 @@ function drawViews() {
   showRecorded();
   showQuestion();
   showNotes();
-  const tabs = [["sentence", "sentence"], ...(page.table ? [["table", page.table.name]] : [])];
+  const tabs = [["sentence"], ...(page.table ? [["table", page.table.name]] : [])],
+    reasons = questions(app).map(name => [name]);
   offer("tabs", tabs, state.tab, tab => app.set({ tab }));
   byId("panel").hidden = isTable || !current;
-  offer("questions", questions(app), app.reason, reason => app.set({ reason }));
+  offer("questions", reasons, app.reason, reason => app.set({ reason }));
   const ofSentence = ["sentence", "tree", "considered", app.reason === "attention" ? "attention" : "reasons"],
     shown = isTable ? ["table"] : current ? ofSentence : [];
   for (const id of Object.keys(views)) byId(id).hidden = !shown.includes(id); // before any is drawn in the room it has
@@ -258,10 +257,8 @@ function showRuns() {
 }
 
 /** The sentence; with masked words, as the model reads it. */
-function sentenceOf({ text, masked, source }) {
-  const words = source.words.slice(0, -1).map(readable);
-  return masked?.length ? (source.is_reversed ? words.reverse() : words).join(" ") : text;
-}
+const sentenceOf = ({ text, masked, source }) =>
+  masked?.length ? source.words.slice(0, -1).map(readable).join(" ") : text;
 
 function showRecorded() {
   byId("choice").hidden = recorded.length < 2;

@@ -61,13 +61,9 @@ function edits(app, words) {
 
 /** A text with a word replaced, or null without it; words are looked for from left to right, as the model reads them. */
 function replaceWord(text, words, place, word) {
-  let start = 0;
-  for (let i = 0; i < place; i++) {
-    const found = text.indexOf(words[i].trim(), start);
-    if (found >= 0) start = found + words[i].trim().length;
-  }
-  const old = words[place].trim(),
-    found = text.indexOf(old, start);
+  const after = (start, word) => (text.includes(word, start) ? text.indexOf(word, start) + word.length : start),
+    [old, ...before] = [words[place], ...words.slice(0, place)].map(word => word.trim()),
+    found = text.indexOf(old, before.reduce(after, 0));
   if (found < 0) return null;
   return (text.slice(0, found) + word + text.slice(found + old.length)).replace(/\s+/g, " ").trim();
 }

@@ -70,19 +70,12 @@ export function canvasOf(canvas, width, height) {
   return context;
 }
 
-/** The context of a canvas for the part of a drawing that is in view in its box, in coordinates of the drawing. */
-export function viewOf(canvas, box, { width, height }) {
-  const context = canvasOf(canvas, Math.min(width, box.clientWidth), Math.min(height, box.clientHeight));
-  context.translate(-box.scrollLeft, -box.scrollTop);
-  return context;
-}
-
 /** Scroll a place of a canvas to the middle of its box. */
 export const center = (box, x, y) => box.scrollTo(x - box.clientWidth / 2, y - box.clientHeight / 2);
 
 /** A group of buttons of which one is pressed. */
 export function choice(label, names, selected, onSelect) {
-  const buttons = names.map(([value, name]) =>
+  const buttons = names.map(([value, name = value]) =>
     button(name, () => onSelect(value), { ariaPressed: value === selected }),
   );
   return make("span", { className: "choice", role: "group", ariaLabel: label }, ...buttons);

@@ -5,32 +5,27 @@ import { isLive, largest } from "explorer/data.js";
 import { field, fixed, form, isolate, make, note, numberCell, percent, readable, row, table } from "explorer/dom.js";
 import { pathTo } from "explorer/tree.js";
 
-const TABS = [
-  ["attention", "attention"],
-  ["mattered", "what mattered"],
-  ["what if", "what if"],
-  ["reference", "whose fault"],
-];
+const QUESTIONS = ["attention", "what mattered", "what if", "whose fault"];
 const MEASURES = {
   left_out: ["left out", "how much the log-probability falls when the model does not get this source word"],
   gradient: ["gradient × input", "how much it would change, to first order, if the word's vector were scaled to zero"],
   attention: ["attention", "the mean weight of the heads of the top layer; it need not be what the model used"],
 };
 
-/** The questions that the page can answer, with their texts; a page of attention alone has no tree. */
+/** The questions that the page can answer; a page of attention alone has no tree. */
 export function questions({ current, second }) {
   if (!current) return [];
   const recorded = {
-    mattered: current.importance ?? current.attention === null,
+    "what mattered": current.importance ?? current.attention === null,
     "what if": second,
-    reference: current.diagnosis,
+    "whose fault": current.diagnosis,
   };
   const hasAnswer = name => current.tree && (isLive || recorded[name]);
-  return TABS.filter(([name]) => (name === "attention" ? current.attention !== undefined : hasAnswer(name)));
+  return QUESTIONS.filter(name => (name === "attention" ? current.attention !== undefined : hasAnswer(name)));
 }
 
 export function drawReasons(section, app) {
-  const draw = { mattered: drawImportance, "what if": drawWhatIf, reference: drawDiagnosis }[app.reason];
+  const draw = { "what mattered": drawImportance, "what if": drawWhatIf, "whose fault": drawDiagnosis }[app.reason];
   if (!draw) return false;
   const body = make("div", { className: app.reason === "what if" ? "split" : "" });
   section.replaceChildren(body);
@@ -74,8 +69,8 @@ function importanceTable(found) {
     return row(
       make("th", { scope: "row", textContent: label, title: meaning }),
       ...found[name].map((value, i) => {
-        const bar = make("span", { className: value < 0 ? "bar against" : "bar" });
-        bar.style.height = `${(32 * Math.abs(value)) / full}px`;
+        const style = `height: ${(32 * Math.abs(value)) / full}px`,
+          bar = make("span", { className: value < 0 ? "bar against" : "bar", style });
         const number = make("span", { className: "number", textContent: fixed(value) }),
           className = `effect${isTop(name, i) ? " top" : ""}`,
           title = `${isolate(readable(found.words[i]))}: ${fixed(value, 3)}`;

@@ -106,9 +106,8 @@ function scatter(rows, [x, y], open, width) {
     context.arc(...place(row), 3, 0, 2 * Math.PI);
     context.fill();
   }
-  const distance = ({ offsetX, offsetY }, [left, top]) => Math.hypot(left - offsetX, top - offsetY);
-  const nearest = event => {
-    const distances = points.map(row => distance(event, place(row)));
+  const nearest = ({ offsetX, offsetY }) => {
+    const distances = points.map(place).map(([left, top]) => Math.hypot(left - offsetX, top - offsetY));
     return distances.indexOf(distances.reduce((a, b) => Math.min(a, b), Infinity));
   };
   let at = -1;

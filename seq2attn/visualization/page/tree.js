@@ -1,7 +1,7 @@
 // The beam as a tree: all candidates of each step from left to right, the most probable hypotheses at the top.
 
 import { largest } from "explorer/data.js";
-import { center, color, fixed, isolate, make, percent, readable, viewOf, writeName } from "explorer/dom.js";
+import { canvasOf, center, color, fixed, isolate, make, percent, readable, writeName } from "explorer/dom.js";
 
 /** Why a rule forbids a token. */
 export const RULES = {
@@ -57,7 +57,7 @@ export function drawTree(section, app) {
     status = make("p", { className: "status", role: "status" });
   const path = pathTo(tree, app.hypothesis.leaf ?? 0);
   let active = null;
-  const redraw = () => paint(viewOf(canvas, scroll, places), app, places, places.within(scroll), active);
+  const redraw = () => paint(canvas, scroll, app, places, active);
   const move = node => {
     if (node === active) return;
     active = node;
@@ -68,26 +68,18 @@ export function drawTree(section, app) {
   const nodeAt = event => places.at(event.offsetX + scroll.scrollLeft, event.offsetY + scroll.scrollTop);
   canvas.addEventListener("mousemove", event => move(nodeAt(event) ?? active));
   const select = node => app.set({ node: node || null, word: node ? tree.step[node] - 1 : null, other: null });
-  canvas.addEventListener("click", event => {
-    const node = nodeAt(event);
-    if (node !== undefined) select(node);
-  });
+  canvas.addEventListener("click", event => nodeAt(event) !== undefined && select(nodeAt(event)));
   canvas.addEventListener("keydown", event => {
     const next = neighbor(tree, places, active, event.key);
-    if (event.key === "Enter") select(active);
-    else if (next === undefined) return;
-    else {
-      move(next);
-      center(scroll, places.x(active), places.y(active));
-    }
+    if (event.key !== "Enter" && next === undefined) return;
     event.preventDefault();
+    if (next === undefined) return select(active);
+    move(next);
+    center(scroll, places.x(active), places.y(active));
   });
   const { scrollLeft: left = 0, scrollTop: top = 0 } = section.querySelector(".scroll") ?? {};
-  const head = make(
-    "h2",
-    { textContent: "beam search" },
-    make("span", { className: "legend" }, ...Object.values(FATES).map(([mark, name]) => `${mark} ${name}  `)),
-  );
+  const legend = Object.values(FATES).map(([mark, name]) => `${mark} ${name}  `),
+    head = make("h2", { textContent: "beam search" }, make("span", { className: "legend" }, ...legend));
   section.replaceChildren(head, scroll, status);
   const places = layout(tree, scroll.clientWidth);
   Object.assign(sheet.style, { width: `${places.width}px`, height: `${places.height}px` });
@@ -101,10 +93,8 @@ function layout(tree, room) {
   const bySteps = [];
   tree.step.forEach((step, node) => (bySteps[step] ??= []).push(node));
   const row = [];
-  for (const nodes of bySteps) {
-    nodes.sort((a, b) => tree.total[b] - tree.total[a]);
-    for (const [i, node] of nodes.entries()) row[node] = i;
-  }
+  for (const nodes of bySteps)
+    nodes.sort((a, b) => tree.total[b] - tree.total[a]).forEach((node, i) => (row[node] = i));
   const share = (room - 2 * MARGIN) / bySteps.length,
     column = share < MIN_COLUMN ? COLUMN : Math.min(COLUMN, share);
   const x = node => MARGIN + tree.step[node] * column,
@@ -112,24 +102,28 @@ function layout(tree, room) {
     step = left => Math.max(0, Math.floor((left - MARGIN) / column));
   const at = (left, top) => bySteps[step(left)]?.[Math.floor((top - MARGIN) / ROW)];
   const isBetween = (top, bottom) => node => {
-    const ends = [y(node), y(Math.max(0, tree.parent[node]))]; // of the line to it
+    const ends = [node, Math.max(0, tree.parent[node])].map(y); // of the line to it
     return Math.max(...ends) > top - ROW && Math.min(...ends) < bottom + ROW;
   };
-  const within = ({ scrollLeft: left, scrollTop: top, clientWidth, clientHeight }) => {
-    const nodes = bySteps.slice(step(left), step(left + clientWidth) + 2).flat(); // and those whose lines begin there
-    return nodes.filter(isBetween(top, top + clientHeight));
-  };
+  const within = (left, top, right, bottom) =>
+    bySteps.slice(step(left), step(right) + 2).flatMap(nodes => nodes.filter(isBetween(top, bottom)));
   const width = bySteps.length * column + 2 * MARGIN,
     height = largest(bySteps.map(nodes => nodes.length)) * ROW + 2 * MARGIN;
   return { row, bySteps, column, x, y, at, within, width, height };
 }
 
-function paint(context, { current, hypothesis }, places, nodes, active) {
+/** Draw what is in view in the box that scrolls: the whole may be larger than a canvas can be. */
+function paint(canvas, box, { current, hypothesis }, places, active) {
   const { tree, tokens } = current,
     { column, x, y } = places,
+    { scrollLeft: left, scrollTop: top } = box,
+    [width, height] = [Math.min(places.width, box.clientWidth), Math.min(places.height, box.clientHeight)],
+    nodes = places.within(left, top, left + width, top + height),
+    context = canvasOf(canvas, width, height),
     [ink, faint, full] = ["ink", "faint", "full"].map(color);
   const best = new Set(pathTo(tree, hypothesis.leaf ?? 0)),
     here = new Set(pathTo(tree, active));
+  context.translate(-left, -top);
   context.textBaseline = "middle";
   for (const node of nodes.filter(Boolean).sort((a, b) => best.has(a) - best.has(b))) {
     const parent = tree.parent[node],
