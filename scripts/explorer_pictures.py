@@ -43,14 +43,14 @@ class Picture:
 
 
 PICTURES = (
-    Picture("explorer", "body", {"word": GAVE, "reason": "mattered"}),
+    Picture("explorer", "body", {"word": GAVE, "reason": "what mattered"}),
     Picture("explorer/sentence", "#sentence", {"word": GAVE}),
     Picture("explorer/tree", "#tree"),
     Picture("explorer/considered", "#considered", {"word": GAVE}),
     Picture("explorer/attention", "#attention", {"reason": "attention", "words": True}),
-    Picture("explorer/mattered", "#panel", {"word": GAVE, "reason": "mattered"}),
+    Picture("explorer/mattered", "#panel", {"word": GAVE, "reason": "what mattered"}),
     Picture("explorer/what-if", "#panel", {"reason": "what if"}, second={"text": SENTENCE.replace("Kind", "Arzt")}),
-    Picture("explorer/reference", "#panel", {"reason": "reference"}, {"reference": REFERENCE}),
+    Picture("explorer/reference", "#panel", {"reason": "whose fault"}, {"reference": REFERENCE}),
     Picture("explorer/runs", "#panel", {"reason": "what if"}, second=OTHER_RUN),
 )
 

@@ -1,10 +1,15 @@
 """Models to explore, and what tests do with the explorer's page in a browser."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import uvicorn
+
 from seq2attn.explorer.explore import Explorer
+from seq2attn.explorer.server import build_app
 from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
@@ -40,6 +45,21 @@ def right_to_left_explorer() -> Explorer:
     search = BeamConfig(beam_size=3, lengths=LengthsConfig(max_length=6))
     net = spread_logits(model("transformer", "transformer", "multi-head"))
     return Explorer("right-to-left", Translator.from_model(net, tokenizer, tokenizer, search))
+
+
+@contextmanager
+def serve(*explorers: Explorer) -> Iterator[str]:
+    """The address of a server of live pages."""
+    server = uvicorn.Server(uvicorn.Config(build_app(explorers), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            thread.join(0.05)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def texts(browser: Browser, selector: str) -> list[str]:

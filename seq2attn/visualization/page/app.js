@@ -1,6 +1,6 @@
 // The state of the page, and its views. A view is a function (section, app) that draws the section anew.
 
-import { button, byId, choice, chooser, isolate, make, onSubmit } from "explorer/dom.js";
+import { button, byId, choice, chooser, isolate, make, onSubmit, readable } from "explorer/dom.js";
 import { ask, isLive, page, post } from "explorer/data.js";
 import { drawAttention } from "explorer/attention.js";
 import { drawConsidered } from "explorer/considered.js";
@@ -76,7 +76,7 @@ const app = {
 
   /** The question that the panel answers: the selected one, if it can. */
   get reason() {
-    const names = questions(app).map(([name]) => name);
+    const names = questions(app);
     return names.includes(app.state.reason) ? app.state.reason : names[0];
   },
 
@@ -126,9 +126,7 @@ const app = {
   },
 };
 
-const say = text => {
-  byId("message").textContent = text;
-};
+const say = text => (byId("message").textContent = text);
 
 /** The notes on what is shown, where there is no other message. */
 function showNotes() {
@@ -164,15 +162,17 @@ function drawViews() {
   showRecorded();
   showQuestion();
   showNotes();
-  const tabs = [["sentence", "sentence"], ...(page.table ? [["table", page.table.name]] : [])];
+  const tabs = [["sentence"], ...(page.table ? [["table", page.table.name]] : [])],
+    reasons = questions(app).map(name => [name]);
   offer("tabs", tabs, state.tab, tab => app.set({ tab }));
   byId("panel").hidden = isTable || !current;
-  offer("questions", questions(app), app.reason, reason => app.set({ reason }));
+  offer("questions", reasons, app.reason, reason => app.set({ reason }));
   const ofSentence = ["sentence", "tree", "considered", app.reason === "attention" ? "attention" : "reasons"],
     shown = isTable ? ["table"] : current ? ofSentence : [];
   for (const id of Object.keys(views)) byId(id).hidden = !shown.includes(id); // before any is drawn in the room it has
   for (const id of shown) byId(id).hidden = views[id](byId(id), app) === false;
-  if (current) document.title = `${current.run ? `${current.run}: ` : ""}${current.text}`;
+  byId("save").disabled = !current;
+  if (current) document.title = `${current.run ? `${current.run}: ` : ""}${sentenceOf(current)}`;
 }
 
 /** The question in the form, but for fields with text that is typed and not asked yet. */
@@ -256,12 +256,16 @@ function showRuns() {
   byId("runs").replaceChildren(...menus, " ", button("compare", compare));
 }
 
+/** The sentence; with masked words, as the model reads it. */
+const sentenceOf = ({ text, masked, source }) =>
+  masked?.length ? source.words.slice(0, -1).map(readable).join(" ") : text;
+
 function showRecorded() {
   byId("choice").hidden = recorded.length < 2;
   if (recorded.length < 2) return;
-  const isSame = recorded.every(one => one.text === recorded[0].text),
+  const isSame = recorded.every(one => sentenceOf(one) === sentenceOf(recorded[0])),
     names = recorded.map((one, i) =>
-      isSame ? one.run || i + 1 : `${isolate(one.run || `${i + 1}`)}: ${isolate(one.text)}`,
+      isSame ? one.run || i + 1 : `${isolate(one.run || `${i + 1}`)}: ${isolate(sentenceOf(one))}`,
     );
   const menus = chooser(isSame ? "run" : "sentence", names, recorded.indexOf(app.current), isSame, app.open);
   byId("choice").replaceChildren(...menus);
@@ -269,8 +273,7 @@ function showRecorded() {
 
 async function save() {
   const questions = [app.question, ...(app.second ? [{ ...app.question, ...app.secondChanges }] : [])];
-  const response = await post("v1/page", { questions });
-  if (!response.ok) throw new Error("the page could not be saved");
+  const response = await post("page", { questions });
   const link = make("a", { href: URL.createObjectURL(await response.blob()), download: "explorer.html" });
   link.click();
   URL.revokeObjectURL(link.href);

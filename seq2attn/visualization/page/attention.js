@@ -10,7 +10,7 @@ const SCALES = [
   ["row", "each row"],
   ["0-1", "0 to 1"],
 ];
-const UNITS = ["tokens", "words"].map(name => [name, name]);
+const UNITS = [["tokens"], ["words"]];
 const MAX_CELL = 22,
   MAX_NAME = 8, // length of the names of rows and columns, in sizes of their font
   SPACE = 10, // around them
@@ -21,11 +21,9 @@ const MAX_CELL = 22,
 export function drawAttention(section, app) {
   const { current, state } = app,
     attention = current.attention;
-  if (!attention || !Object.keys(attention).length) {
-    const textContent = `${attention ? "This model" : "An ensemble"} has no attention to draw.`;
-    return section.replaceChildren(make("p", { textContent }));
-  }
-  const kinds = Object.keys(attention).map(name => [name, name]),
+  const textContent = `${attention ? "This model" : "An ensemble"} has no attention to draw.`;
+  if (!attention || !Object.keys(attention).length) return section.replaceChildren(make("p", { textContent }));
+  const kinds = Object.keys(attention).map(name => [name]),
     kind = attention[state.kind] ? state.kind : kinds[0][0],
     map = attention[kind];
   const heads = headNames(map),
@@ -48,7 +46,7 @@ export function drawAttention(section, app) {
   );
   const hasWords = kind !== "encoder" && !state.words, // rows that are tokens of the translation
     say = text => (status.textContent = text || HINT),
-    onQuery = query => hasWords && app.set({ ...START, word: query });
+    onQuery = word => hasWords && app.set({ hypothesis: 0, node: null, other: null, reason: "what mattered", word });
   const word = wordOf(app),
     start = hasWords && !state.hypothesis && word !== null ? [word, null] : null;
   const scroll = make("div", { className: "scroll" }),
@@ -58,8 +56,6 @@ export function drawAttention(section, app) {
 }
 
 const HINT = "Point at a token or a cell to read its largest weights; arrow keys move in the map.";
-/** The best hypothesis, whose attention this is. */
-const START = { hypothesis: 0, node: null, other: null, reason: "mattered" };
 /** A selected number of a list, else its last. */
 const within = (text, list) => (text !== "" && Number(text) < list.length ? Number(text) : list.length - 1);
 
@@ -113,19 +109,18 @@ export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, st
     height = top + queries.length * cell + coverage + 2;
   let at = start;
   const redraw = () => paint(canvasOf(canvas, width, height), view, { cell, left, top, font, at, coverage });
-  const move = place => {
-    at = place ?? start;
+  const move = (q, k) => {
+    const isInside = q < queries.length && k < keys.length && Math.max(q, k) >= 0;
+    at = isInside ? [q, k].map(place => (place < 0 ? null : place)) : start; // null: all, as at a name
     redraw();
-    const text = place ? describe(view, place) : "";
+    const text = isInside ? describe(view, at, coverage) : "";
     say(text);
     if (view.beside) canvas.title = text;
   };
-  canvas.addEventListener("mousemove", event => {
-    const k = Math.floor((event.offsetX - left) / cell),
-      q = Math.floor((event.offsetY - top) / cell);
-    move(q < queries.length && k < keys.length && (q >= 0 || k >= 0) ? [q >= 0 ? q : null, k >= 0 ? k : null] : null);
-  });
-  canvas.addEventListener("mouseleave", () => move(null));
+  canvas.addEventListener("mousemove", ({ offsetX, offsetY }) =>
+    move(Math.floor((offsetY - top) / cell), Math.floor((offsetX - left) / cell)),
+  );
+  canvas.addEventListener("mouseleave", () => move(-1, -1));
   const choose = () => typeof at?.[0] === "number" && onQuery(at[0]);
   canvas.addEventListener("click", choose);
   canvas.addEventListener("keydown", event => {
@@ -133,11 +128,11 @@ export function drawMap(box, view, { kind = "cross", say, onQuery = () => {}, st
     if (event.key === "Enter") choose();
     if (dq === undefined) return;
     event.preventDefault();
-    const next = (value, step, names) => Math.min(names.length - 1, (value ?? -1) + step), // -1: all, as at a name
-      place = at ? [next(at[0], dq, queries), next(at[1], dk, keys)] : [0, 0];
-    if (Math.max(...place) < 0) return;
-    move(place.map(value => (value < 0 ? null : value)));
-    center(box, left + place[1] * cell, top + place[0] * cell);
+    const next = (value, step, names) => Math.min(names.length - 1, (value ?? -1) + step),
+      [q, k] = at ? [next(at[0], dq, queries), next(at[1], dk, keys)] : [0, 0];
+    if (Math.max(q, k) < 0) return;
+    move(q, k);
+    center(box, left + k * cell, top + q * cell);
   });
   redraw();
   box.replaceChildren(canvas);
@@ -151,7 +146,6 @@ function paint(context, view, { cell, left, top, font, at, coverage }) {
     context.fillStyle = at?.[side === "rows" ? 0 : 1] === i ? full : isOther ? mark : ink;
     context.font = `${isOther ? "bold " : ""}${font}px system-ui, sans-serif`;
   };
-  context.clearRect(0, 0, context.canvas.width, context.canvas.height);
   context.textBaseline = "middle";
   const bottom = top + queries.length * cell,
     right = left + keys.length * cell;
@@ -216,17 +210,25 @@ function paint(context, view, { cell, left, top, font, at, coverage }) {
     context.stroke();
   }
   if (coverage) {
-    const sums = keys.map((_, k) => sum(weights.map(row => row[k]))),
-      most = Math.max(1, largest(sums));
+    const [query] = at ?? [null],
+      all = keys.map((_, k) => attended(weights, k)),
+      height = (coverage - 6) / Math.max(1, largest(all));
+    const bar = (k, value) => context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, height * value);
     context.fillStyle = faint;
-    for (const [k, one] of sums.entries())
-      context.fillRect(left + k * cell + 1, bottom + 4, cell - 2, ((coverage - 6) * one) / most);
     context.textAlign = "right";
-    context.fillText("in all", left - 4, bottom + coverage / 2);
+    writeName(context, query === null ? "in all" : "before", left - 4, bottom + coverage / 2, left - 6);
+    context.globalAlpha = query === null ? 1 : 0.4;
+    all.forEach((value, k) => bar(k, value));
+    context.globalAlpha = 1;
+    context.fillStyle = full;
+    if (query !== null) keys.forEach((_, k) => bar(k, attended(weights, k, query)));
   }
 }
 
-function describe(view, [q, k]) {
+/** The attention that a key gets from all queries, or from those before one: what a model with coverage has added up. */
+const attended = (weights, k, before) => sum(weights.slice(0, before).map(row => row[k]));
+
+function describe(view, [q, k], coverage) {
   const { queries, keys, weights, beside } = view,
     change = gain(view, q, k),
     than = `, ${fixed(Math.abs(change), 3)} ${change < 0 ? "less" : "more"} than in ${beside?.name}`;
@@ -237,5 +239,6 @@ function describe(view, [q, k]) {
   const weight = q === null || k === null ? "" : `${fixed(weights[q][k], 3)}${Number.isNaN(change) ? "" : than}`,
     cell = weight && `${isolate(queries[q])} → ${isolate(keys[k])}: ${weight}. `;
   const verb = q === null ? `is attended to (${fixed(sum(row))} in all) by` : "attends to";
-  return `${cell}${isolate(name)} ${verb}: ${best.join(", ") || "nothing"}`;
+  const before = coverage && cell && `; ${isolate(keys[k])} had ${fixed(attended(weights, k, q))} before`;
+  return `${cell}${isolate(name)} ${verb}: ${best.join(", ") || "nothing"}${before || ""}`;
 }

@@ -33,9 +33,9 @@ export function drawConsidered(section, app) {
       ariaPressed: token === chosen,
       disabled: rule === "special",
     });
-    const bar = make("td", { className: "bar" }, make("span", {}));
-    bar.firstChild.style.width = `${(100 * Math.exp(model)).toFixed(1)}%`;
-    const compare = () => app.set({ word: path.length, other: token, reason: "mattered" });
+    const style = `width: ${(100 * Math.exp(model)).toFixed(1)}%`,
+      bar = make("td", { className: "bar" }, make("span", { style }));
+    const compare = () => app.set({ word: path.length, other: token, reason: "what mattered" });
     const against = button("why not?", compare, {
       className: "why",
       ariaLabel: `why not ${isolate(readable(name))}?`,

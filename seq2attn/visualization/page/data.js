@@ -9,15 +9,17 @@ export const isLive = Boolean(page.live);
 
 /** The answer of the server, or of the kernel of a notebook. Throws an Error with its message. */
 export async function ask(kind, body) {
-  if (page.live === "notebook") return askKernel(kind, body);
-  const response = await post(`v1/${kind}`, body);
-  if (response.ok) return response.json();
+  return page.live === "notebook" ? askKernel(kind, body) : (await post(kind, body)).json();
+}
+
+/** The response of the server. Throws an Error with its message. */
+export async function post(kind, body) {
+  const headers = { "Content-Type": "application/json" },
+    response = await fetch(`v1/${kind}`, { method: "POST", headers, body: JSON.stringify(body) });
+  if (response.ok) return response;
   const { error } = await response.json().catch(() => ({})); // a server that fails says so in plain text
   throw new Error(error ?? `the server failed: ${response.status} ${response.statusText}`);
 }
-
-export const post = (path, body) =>
-  fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 let numQuestions = 0;
 

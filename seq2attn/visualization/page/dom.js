@@ -36,6 +36,8 @@ export const isolate = text => `\u2068${text.replace(/\p{Bidi_Control}/gu, escap
 /** A token as people read it: spaces are visible, and so are control and bidirectional characters. */
 export const readable = token => token.replace(/^[▁ ](?=.)/u, "").replace(/[\p{Cc}\p{Cf}]/gu, escape) || "▁";
 
+export const note = (textContent, className = "faint") => make("p", { className, textContent });
+
 export const percent = logProb => {
   const share = 100 * Math.exp(logProb);
   return `${share >= 9.95 ? share.toFixed(0) : share >= 0.095 ? share.toFixed(1) : share.toPrecision(1)} %`;
@@ -54,12 +56,14 @@ export function writeName(context, name, x, y, width) {
   context.fillText(isolate(shown()), x, y, width);
 }
 
-const MAX_CANVAS = 32_767; // pixels of a side, in Firefox
+const MAX_SIDE = 32_767, // pixels, in Firefox
+  MAX_AREA = 2 ** 24; // pixels, in Safari on phones
 
 /** A canvas of CSS pixels that is sharp on any screen, and its context. */
 export function canvasOf(canvas, width, height) {
-  const ratio = Math.min(window.devicePixelRatio || 1, MAX_CANVAS / Math.max(width, height));
-  Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+  const most = Math.min(MAX_SIDE / Math.max(width, height), Math.sqrt(MAX_AREA / (width * height))),
+    ratio = Math.min(window.devicePixelRatio || 1, most);
+  Object.assign(canvas, { width: Math.floor(width * ratio), height: Math.floor(height * ratio) });
   Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -71,7 +75,7 @@ export const center = (box, x, y) => box.scrollTo(x - box.clientWidth / 2, y - b
 
 /** A group of buttons of which one is pressed. */
 export function choice(label, names, selected, onSelect) {
-  const buttons = names.map(([value, name]) =>
+  const buttons = names.map(([value, name = value]) =>
     button(name, () => onSelect(value), { ariaPressed: value === selected }),
   );
   return make("span", { className: "choice", role: "group", ariaLabel: label }, ...buttons);

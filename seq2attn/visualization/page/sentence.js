@@ -33,7 +33,7 @@ export function drawSentence(section, app) {
       for (const type of ["mouseleave", "blur"]) button.addEventListener(type, () => mark("target", wordOf(app)));
       button.addEventListener("click", () =>
         side === "target"
-          ? app.set({ word: place, node: null, other: null, reason: "mattered" })
+          ? app.set({ word: place, node: null, other: null, reason: "what mattered" })
           : app.set({ reason: "what if", changed: current.source.word_ids[place] }),
       );
     });
@@ -46,15 +46,13 @@ export function drawSentence(section, app) {
 
 /** The tokens of a side as buttons; those that are not text are marked. */
 function tokenLine(name, { tokens }, logProbs = []) {
-  const line = make("p", { className: "tokens", ariaLabel: name, dir: "auto" });
-  tokens.forEach((token, place) => {
-    const word = make("button", { type: "button", textContent: readable(token) });
-    word.classList.toggle("starts", /^[▁ ]/u.test(token));
-    if (TAG.test(token)) Object.assign(word, { className: "tag", dir: "ltr" });
-    word.title = word.textContent + (logProbs[place] === undefined ? "" : `: ${percent(logProbs[place])}`);
-    line.append(word);
+  const words = tokens.map((token, place) => {
+    const textContent = readable(token),
+      kind = TAG.test(token) ? { className: "tag", dir: "ltr" } : /^[▁ ]/u.test(token) ? { className: "starts" } : {},
+      title = textContent + (logProbs[place] === undefined ? "" : `: ${percent(logProbs[place])}`);
+    return make("button", { type: "button", textContent, title, ...kind });
   });
-  return line;
+  return make("p", { className: "tokens", ariaLabel: name, dir: "auto" }, ...words);
 }
 
 /** Tags and special tokens such as </s>, __eng__ or <2fr>; not the byte <0xE2>. */
@@ -64,13 +62,12 @@ const TAG = /^(<(?!0x).+>|__.+__|>>.+<<)$/u;
 function forced(app) {
   const { prefix, tokens } = app.current;
   if (!prefix?.length) return [];
-  const line = make("p", { className: "forced" }, "forced: ");
-  prefix.forEach((id, place) => {
+  const title = "Search without this token and those after it.";
+  const buttons = prefix.map((id, place) => {
     const undo = () => app.explore({ prefix: prefix.slice(0, place) });
-    const title = "Search without this token and those after it.";
-    line.append(button(`${readable(tokens[id] ?? "?")} ×`, undo, { title }));
+    return button(`${readable(tokens[id] ?? "?")} ×`, undo, { title });
   });
-  return [line];
+  return [make("p", { className: "forced" }, "forced: ", ...buttons)];
 }
 
 function nBestList(app) {

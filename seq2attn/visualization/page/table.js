@@ -19,9 +19,8 @@ export function drawTable(section, app) {
   const { rows } = page.table,
     { state } = app,
     present = Object.keys(MEASURES).filter(name => rows.some(row => row[name] !== null));
-  const [order, isDown] = state.order
-    ? [state.order.replace("-", ""), state.order.startsWith("-")]
-    : [present[0], false];
+  const order = state.order.replace("-", "") || present[0],
+    isDown = state.order.startsWith("-");
   const axes = [state.x || present[0], state.y || (present[1] ?? present[0])];
   const matches = rows.filter(filterOf(state.filter));
   const sign = isDown ? -1 : 1,
@@ -107,9 +106,8 @@ function scatter(rows, [x, y], open, width) {
     context.arc(...place(row), 3, 0, 2 * Math.PI);
     context.fill();
   }
-  const distance = ({ offsetX, offsetY }, [left, top]) => Math.hypot(left - offsetX, top - offsetY);
-  const nearest = event => {
-    const distances = points.map(row => distance(event, place(row)));
+  const nearest = ({ offsetX, offsetY }) => {
+    const distances = points.map(place).map(([left, top]) => Math.hypot(left - offsetX, top - offsetY));
     return distances.indexOf(distances.reduce((a, b) => Math.min(a, b), Infinity));
   };
   let at = -1;

@@ -13,14 +13,13 @@ export function thumbnails(map, layer, head, app) {
   if (count < 2) return box;
   const layers = count <= 64 ? map.layers.map((_, i) => i) : [layer];
   for (const one of layers) {
-    const row = make("div", { role: "group", ariaLabel: `layer ${map.layers[one]}` });
-    names.forEach((name, i) => {
+    const buttons = names.map((name, i) => {
       const label = `layer ${map.layers[one]}, ${Number(name) ? `head ${name}` : "mean of heads"}`,
         properties = { title: label, ariaLabel: label, ariaPressed: one === layer && i === head };
       const open = () => app.set({ layer: String(one), head: String(i) });
-      row.append(button(thumbnail(map, one, i, app.state.scale), open, properties));
+      return button(thumbnail(map, one, i, app.state.scale), open, properties);
     });
-    box.append(row);
+    box.append(make("div", { role: "group", ariaLabel: `layer ${map.layers[one]}` }, ...buttons));
   }
   return box;
 }

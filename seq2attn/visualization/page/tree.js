@@ -1,5 +1,6 @@
 // The beam as a tree: all candidates of each step from left to right, the most probable hypotheses at the top.
 
+import { largest } from "explorer/data.js";
 import { canvasOf, center, color, fixed, isolate, make, percent, readable, writeName } from "explorer/dom.js";
 
 /** Why a rule forbids a token. */
@@ -51,42 +52,39 @@ export function drawTree(section, app) {
   if (!tree) return false;
   const ariaLabel = "beam search as a tree; arrow keys move between candidates, Enter selects the step",
     canvas = make("canvas", { tabIndex: 0, role: "application", ariaLabel }),
+    sheet = make("div", {}, canvas), // as large as the tree; the canvas stays in view
+    scroll = make("div", { className: "scroll" }, sheet),
     status = make("p", { className: "status", role: "status" });
   const path = pathTo(tree, app.hypothesis.leaf ?? 0);
   let active = null;
+  const redraw = () => paint(canvas, scroll, app, places, active);
   const move = node => {
     if (node === active) return;
     active = node;
-    paint(canvasOf(canvas, places.width, places.height), app, places, active);
+    redraw();
     status.textContent = describe(app.current, active);
   };
-  canvas.addEventListener("mousemove", event => move(nodeAt(tree, places, event) ?? active));
+  scroll.addEventListener("scroll", redraw);
+  const nodeAt = event => places.at(event.offsetX + scroll.scrollLeft, event.offsetY + scroll.scrollTop);
+  canvas.addEventListener("mousemove", event => move(nodeAt(event) ?? active));
   const select = node => app.set({ node: node || null, word: node ? tree.step[node] - 1 : null, other: null });
-  canvas.addEventListener("click", event => {
-    const node = nodeAt(tree, places, event);
-    if (node !== null) select(node);
-  });
+  canvas.addEventListener("click", event => nodeAt(event) !== undefined && select(nodeAt(event)));
   canvas.addEventListener("keydown", event => {
     const next = neighbor(tree, places, active, event.key);
-    if (event.key === "Enter") select(active);
-    else if (next === undefined) return;
-    else {
-      move(next);
-      center(scroll, places.x(active), places.y(active));
-    }
+    if (event.key !== "Enter" && next === undefined) return;
     event.preventDefault();
+    if (next === undefined) return select(active);
+    move(next);
+    center(scroll, places.x(active), places.y(active));
   });
-  const scroll = make("div", { className: "scroll" }, canvas),
-    { scrollLeft: left = 0, scrollTop: top = 0 } = section.querySelector(".scroll") ?? {};
-  const head = make(
-    "h2",
-    { textContent: "beam search" },
-    make("span", { className: "legend" }, ...Object.values(FATES).map(([mark, name]) => `${mark} ${name}  `)),
-  );
+  const { scrollLeft: left = 0, scrollTop: top = 0 } = section.querySelector(".scroll") ?? {};
+  const legend = Object.values(FATES).map(([mark, name]) => `${mark} ${name}  `),
+    head = make("h2", { textContent: "beam search" }, make("span", { className: "legend" }, ...legend));
   section.replaceChildren(head, scroll, status);
   const places = layout(tree, scroll.clientWidth);
-  move(app.state.node ?? path[app.state.word ?? path.length - 1] ?? 0);
+  Object.assign(sheet.style, { width: `${places.width}px`, height: `${places.height}px` });
   scroll.scrollTo({ left, top });
+  move(app.state.node ?? path[app.state.word ?? path.length - 1] ?? 0);
   if (app.state.node === null && app.state.word !== null) center(scroll, places.x(active), places.y(active));
 }
 
@@ -95,28 +93,39 @@ function layout(tree, room) {
   const bySteps = [];
   tree.step.forEach((step, node) => (bySteps[step] ??= []).push(node));
   const row = [];
-  for (const nodes of bySteps) {
-    nodes.sort((a, b) => tree.total[b] - tree.total[a]);
-    for (const [i, node] of nodes.entries()) row[node] = i;
-  }
-  const rows = bySteps.reduce((most, nodes) => Math.max(most, nodes.length), 0);
+  for (const nodes of bySteps)
+    nodes.sort((a, b) => tree.total[b] - tree.total[a]).forEach((node, i) => (row[node] = i));
   const share = (room - 2 * MARGIN) / bySteps.length,
     column = share < MIN_COLUMN ? COLUMN : Math.min(COLUMN, share);
   const x = node => MARGIN + tree.step[node] * column,
-    y = node => MARGIN + (row[node] + 0.5) * ROW;
-  return { row, bySteps, column, x, y, width: bySteps.length * column + 2 * MARGIN, height: rows * ROW + 2 * MARGIN };
+    y = node => MARGIN + (row[node] + 0.5) * ROW,
+    step = left => Math.max(0, Math.floor((left - MARGIN) / column));
+  const at = (left, top) => bySteps[step(left)]?.[Math.floor((top - MARGIN) / ROW)];
+  const isBetween = (top, bottom) => node => {
+    const ends = [node, Math.max(0, tree.parent[node])].map(y); // of the line to it
+    return Math.max(...ends) > top - ROW && Math.min(...ends) < bottom + ROW;
+  };
+  const within = (left, top, right, bottom) =>
+    bySteps.slice(step(left), step(right) + 2).flatMap(nodes => nodes.filter(isBetween(top, bottom)));
+  const width = bySteps.length * column + 2 * MARGIN,
+    height = largest(bySteps.map(nodes => nodes.length)) * ROW + 2 * MARGIN;
+  return { row, bySteps, column, x, y, at, within, width, height };
 }
 
-function paint(context, { current, hypothesis }, places, active) {
+/** Draw what is in view in the box that scrolls: the whole may be larger than a canvas can be. */
+function paint(canvas, box, { current, hypothesis }, places, active) {
   const { tree, tokens } = current,
     { column, x, y } = places,
+    { scrollLeft: left, scrollTop: top } = box,
+    [width, height] = [Math.min(places.width, box.clientWidth), Math.min(places.height, box.clientHeight)],
+    nodes = places.within(left, top, left + width, top + height),
+    context = canvasOf(canvas, width, height),
     [ink, faint, full] = ["ink", "faint", "full"].map(color);
   const best = new Set(pathTo(tree, hypothesis.leaf ?? 0)),
     here = new Set(pathTo(tree, active));
-  context.clearRect(0, 0, context.canvas.width, context.canvas.height);
+  context.translate(-left, -top);
   context.textBaseline = "middle";
-  const order = [...tree.parent.keys()].filter(node => node > 0).sort((a, b) => best.has(a) - best.has(b));
-  for (const node of order) {
+  for (const node of nodes.filter(Boolean).sort((a, b) => best.has(a) - best.has(b))) {
     const parent = tree.parent[node],
       isBest = best.has(node);
     context.beginPath();
@@ -127,8 +136,9 @@ function paint(context, { current, hypothesis }, places, active) {
     context.bezierCurveTo(x0 + GAP / 2, y0, x1 - GAP / 2, y1, x1, y1);
     context.stroke();
   }
-  tree.fate.forEach((fate, node) => {
-    const isBest = best.has(node) || !node,
+  for (const node of nodes) {
+    const fate = tree.fate[node],
+      isBest = best.has(node) || !node,
       [mark] = FATES[fate] ?? FATES.forbidden;
     context.fillStyle = isBest ? full : fate === "live" || fate === "kept" ? ink : faint;
     if (node === active) context.fillRect(x(node), y(node) + ROW / 2 - 2, column - GAP, 1.5);
@@ -136,13 +146,7 @@ function paint(context, { current, hypothesis }, places, active) {
     context.font = `${isBest ? "600 " : ""}${column < COLUMN ? 11 : 12}px system-ui, sans-serif`;
     context.fillText(mark, x(node), y(node));
     writeName(context, name, x(node) + MARK, y(node), column - GAP / 2 - MARK);
-  });
-}
-
-function nodeAt(tree, places, event) {
-  const step = Math.floor((event.offsetX - MARGIN) / places.column),
-    row = Math.floor((event.offsetY - MARGIN) / ROW);
-  return places.bySteps[step]?.[row] ?? null;
+  }
 }
 
 /** The node that an arrow key leads to: within the step, to the parent, or to the best continuation. */

@@ -1,5 +1,6 @@
 """Explorations beside others in the explorer's page, and links."""
 
+import re
 from pathlib import Path
 
 from fastapi.testclient import TestClient
@@ -36,6 +37,16 @@ def test_a_comparison_is_kept_in_a_saved_page(chromium: Browser, tmp_path: Path)
     click(chromium, "questions", "what if")
     assert texts(chromium, "#reasons mark")[0] == "six"
     assert chromium.get("document.querySelectorAll('#reasons canvas').length") == 2
+
+
+def test_a_masked_word_tells_the_sentences_of_a_saved_page_apart(chromium: Browser, tmp_path: Path) -> None:
+    found = [explorer("transformer").explore(Question("two six one", masked=masked)) for masked in ((), (0,), (1,))]
+    ExplorerPage(found).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    names = [re.sub(r"[\u2068\u2069]", "", name) for name in texts(chromium, "#choice option")]
+    assert names == [f"transformer: {text}" for text in ["two six one", "<unk> six one", "two <unk> one"]]
+    chromium.choose("#choice select", 2)
+    assert chromium.get("document.title") == "transformer: two <unk> one"
 
 
 def test_a_link_that_is_cut_says_so(chromium: Browser, tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Messages of the explorer's page: each stays as long as it holds."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage
 from tests.support.browser import Browser
-from tests.support.explorer_pages import click, explorer, open_live, texts
+from tests.support.explorer_pages import click, explorer, open_live, serve, texts, type_text
 
 
 def test_a_message_ends_with_the_next_step(chromium: Browser, tmp_path: Path) -> None:
@@ -26,6 +29,23 @@ def test_notes_of_the_second_exploration_are_shown_beside_it(chromium: Browser, 
     assert texts(chromium, "#message") == ["note of local"] and texts(chromium, "#reasons .differ") == ["note of hard"]
 
 
+def test_a_page_that_cannot_be_saved_says_why(chromium: Browser) -> None:
+    """And without a translation there is nothing to save."""
+    one = explorer("transformer")
+    is_disabled = "document.getElementById('save').disabled"
+    with serve(one) as address, chromium.online():
+        chromium.open_url(address)
+        assert chromium.get(is_disabled)
+        type_text(chromium, "#text", "two")
+        click(chromium, "header", "translate")
+        chromium.wait(f"!{is_disabled} && document.querySelector('#sentence .tokens') !== null")
+        with torch.no_grad():
+            one.translator.model.output_projection.weight.fill_(math.nan)
+        chromium.mouse("#save", click=True)
+        chromium.wait("document.getElementById('message').textContent.includes('no finite')")
+        assert not chromium.get(is_disabled)
+
+
 def test_the_page_is_busy_until_the_last_answer(chromium: Browser, tmp_path: Path) -> None:
     one = explorer("transformer").explore(Question("two"))
     open_live(chromium, tmp_path / "page.html", {"explore": {"two": one}, "importance": {}})
@@ -36,14 +56,6 @@ def test_the_page_is_busy_until_the_last_answer(chromium: Browser, tmp_path: Pat
     for is_busy in ("true", "false"):
         chromium.get("reply(held.pop())")
         chromium.wait(f"document.body.ariaBusy === '{is_busy}' && held.length === {int(is_busy == 'true')}")
-
-
-def test_a_large_canvas_is_within_the_limit_of_browsers(chromium: Browser, tmp_path: Path) -> None:
-    ExplorerPage([explorer("transformer").explore(Question("two"))]).save(tmp_path / "page.html")
-    chromium.open(tmp_path / "page.html")
-    call = "import('explorer/dom.js').then(m => m.canvasOf(document.createElement('canvas'), 40000, 9).canvas.width)"
-    response = chromium.call("Runtime.evaluate", expression=call, returnByValue=True, awaitPromise=True)
-    assert response["result"]["value"] == 32_767
 
 
 def test_an_ensemble_says_what_it_does_not_have(chromium: Browser, tmp_path: Path) -> None:

@@ -1,25 +1,22 @@
 """The explorer's page in a browser: recorded pages of several models, all views, by keyboard, at three widths."""
 
 import json
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
 
 from seq2attn.evaluation.head_selection import AttentionHead, Step
 from seq2attn.explorer.explore import MAX_SHORT, Question
 from seq2attn.explorer.page import ExplorerPage
-from seq2attn.explorer.server import build_app
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.tokenized_text import pool_to_words
 from seq2attn.visualization.page import script_json
 from tests.support.attention_pages import page_data
 from tests.support.browser import Browser
-from tests.support.explorer_pages import MODELS, TEXT, click, explorer, right_to_left_explorer, texts
+from tests.support.explorer_pages import MODELS, TEXT, click, explorer, right_to_left_explorer, serve, texts
 
 VIEWS = ["sentence", "tree", "considered", "attention"]
 
@@ -201,18 +198,8 @@ def test_a_notebook_answers_by_messages(chromium: Browser, tmp_path: Path) -> No
 
 def test_the_server_answers_what_the_page_asks(chromium: Browser, tmp_path: Path) -> None:
     """Translate, force a word, change the source, give a reference: in the browser, against a running server."""
-    server = uvicorn.Server(uvicorn.Config(build_app([explorer("local"), explorer("hard")]), port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            thread.join(0.05)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        with chromium.online():
-            check_live_page(chromium, f"http://127.0.0.1:{port}/#text=two+five")
-    finally:
-        server.should_exit = True
-        thread.join()
+    with serve(explorer("local"), explorer("hard")) as address, chromium.online():
+        check_live_page(chromium, f"{address}/#text=two+five")
 
 
 KEEP = "URL.createObjectURL = blob => blob.text().then(text => (window.saved = text)) && 'data:,'"

@@ -102,3 +102,26 @@ def test_a_menu_leads_from_the_table_to_a_sentence(chromium: Browser, tmp_path: 
         chromium.get(f"document.querySelectorAll('#table tbody button')[{number}].click()")
         click(chromium, "questions", "whose fault")
         assert texts(chromium, "#reasons tbody tr:nth-child(2) td:last-child") == [f"{reference} </s> "]
+
+
+OUTSIDE = """[...document.querySelectorAll('.lines th, .lines td')].filter(cell => {
+  const { left, right } = cell.getBoundingClientRect();
+  return left < 0 || right > innerWidth || cell.scrollWidth > cell.clientWidth;
+}).map(cell => cell.textContent)"""
+"""The cells that are not wholly in view, or cut."""
+BOTTOM, TOP = "Math.max(...{}.map(cell => cell.bottom))", "Math.min(...{}.map(cell => cell.top))"
+
+
+def test_texts_come_before_the_measures_on_a_phone(chromium: Browser, tmp_path: Path) -> None:
+    """And all of a line is in view without scrolling to the right."""
+    text = " ".join(NAMES)
+    one = explorer("transformer")
+    rows = list(measure_sentences(one.translator, [text] * 2, [[f"{text} {text}"] * 2]))
+    ExplorerPage([one.explore(Question(text))], {"name": "test", "rows": rows}).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html", width=390, height=844)
+    assert chromium.get(OUTSIDE) == []
+    for line in range(3):  # the first has the names
+        cells = f"[...document.querySelectorAll('.lines tr')[{line}].cells]"
+        boxes = f"{cells}.slice({{}}).map(cell => cell.getBoundingClientRect())"
+        assert chromium.get(f"{BOTTOM.format(boxes.format(-3))} <= {TOP.format(boxes.format('0, -3'))}")
+    assert chromium.get("document.body.scrollWidth <= innerWidth")
