@@ -20,7 +20,7 @@ from seq2attn.evaluation.evaluate import (
     load_with_origin,
     read_sets,
     test_sets,
-    write_reports,
+    write_report,
 )
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
@@ -145,7 +145,7 @@ def evaluate_run_directory(
     results, report, sets = list[SetResult](), dict[str, Any](), dict[str, Any]()
     for result in evaluate_run(run, translator, tests, evaluation):
         print_warnings(result.warnings)
-        report = write_reports(run, origin, [result], translator.search, engine)
+        report = write_report(run, origin, result, translator.search, engine)
         results.append(result)
         sets |= report["sets"]
     return results, {**report, "sets": sets}
