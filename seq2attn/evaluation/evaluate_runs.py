@@ -28,7 +28,7 @@ from seq2attn.inference.load import DEFAULT_OPTIONS, load_experiment, load_trans
 from seq2attn.inference.reranking import RerankRun
 from seq2attn.io.terminal import print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
-from seq2attn.metrics.significance import compare_systems
+from seq2attn.metrics.significance import paired_scores
 from seq2attn.options import TranslationOptions
 from seq2attn.options.runs import EvaluateOptions
 from seq2attn.visualization.attention import select_map
@@ -70,14 +70,16 @@ class RunResults:
     def _differences(self) -> Iterator[str]:
         """The difference in BLEU of each run from the first on each test set, with its p-value; a line each."""
         for index, test in enumerate(self.sets):
-            (first, baseline), *others = ((run, sets[index].translations) for run, sets in self.results.items())
-            if not others or "bleu" not in test.metrics.names:
+            systems = {run: results[index].translations for run, results in self.results.items()}
+            if len(systems) == 1 or "bleu" not in test.metrics.names:
                 continue
-            for run, compared in compare_systems(0, baseline, dict(others), test.metrics, test.references).items():
+            (scores,) = paired_scores(test.metrics, systems, test.references, ["bleu"]).values()
+            (first, baseline), *others = scores.items()
+            for run, score in others:
                 p = "below BLEU 1"
-                if compared.p_value is not None:
-                    p = f"p = {compared.p_value:.3f} (paired bootstrap; one seed)"
-                yield f"{test.name}: {run} {compared.difference:+.2f} BLEU against {first}, {p}"
+                if score.p_value is not None:
+                    p = f"p = {score.p_value:.3f} (paired bootstrap; one seed)"
+                yield f"{test.name}: {run} {score.value - baseline.value:+.2f} BLEU against {first}, {p}"
 
 
 def evaluate(
