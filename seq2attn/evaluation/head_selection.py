@@ -50,14 +50,6 @@ def word_attention_weights(
     return output
 
 
-def argmax_links(weights: WordAttention) -> list[AlignmentLink]:
-    """weights [T, S] -> each target word's link to the source word of largest weight (Garg et al. 2019, section 3).
-
-    The first of equals; no link for a row of zeros.
-    """
-    return [(int(row.argmax()), word) for word, row in enumerate(weights) if row.any()]
-
-
 @dataclass(frozen=True)
 class AlignmentErrorRate:
     """Counts over sentences, which can be added (Och and Ney 2003, section 4.2).
@@ -117,8 +109,12 @@ class AttentionHead:
         return cast("WordAttention", layer.mean(0) if self.head == "mean" else layer[self.head - 1])
 
     def links(self, weights: WordAttention | None) -> list[AlignmentLink]:
-        """The links of a pair; none without weights."""
-        return [] if weights is None else argmax_links(self.select(weights))
+        """The link of each target word to the source word of largest weight (Garg et al. 2019, section 3).
+
+        The first of equals; none for a word without weights, and for a pair without.
+        """
+        rows = () if weights is None else self.select(weights)
+        return [(int(row.argmax()), word) for word, row in enumerate(rows) if row.any()]
 
     def exists_in(self, weights: WordAttention) -> bool:
         """True if the model of these weights has this head."""
