@@ -65,14 +65,13 @@ def export_run(
     check_replaceable(where)
     with atomic_dir(Path(os.path.realpath(where))) as partial:  # what a link points to is replaced, and not the link
         target.export(run, partial, dtype)
-        target.check_tokenizer(loaded.tokenizers.source, partial, lines)
         engine = target.load(run, partial, torch.device("cpu"))
+        program = target.write_program(engine, loaded, partial, lines)
         lengths, search_options = _supported_search(engine, experiment.search)
         report = compare_engines(loaded, engine, lines, BeamConfig(lengths=lengths), engine.max_source_length)
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])
-        program = target.write_program(engine, loaded, partial, lines)
         write_manifest(run, target.name, dtype, asdict(report), partial)
         usage = program + target.usage(run, where, search_options)
         model_card = build_model_card(run, dtype, report, target.hub_library, usage)

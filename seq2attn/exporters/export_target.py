@@ -21,7 +21,6 @@ from seq2attn.exporters.standalone import write_standalone
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.exported import ENGINES
 from seq2attn.models import ModelConfig
-from seq2attn.tokenizers.base import Tokenizer
 
 
 class ExportTarget(ABC):
@@ -49,12 +48,11 @@ class ExportTarget(ABC):
         """The engine of a model that `export` wrote."""
         return ENGINES[self.name](run, folder, device)
 
-    def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
-        """Raises UserError if an export has a tokenizer of its own that gives other ids than `source` for a line."""
-        return
-
     def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
-        """Write what a translation without this package needs beside the model; returns instructions, in Markdown."""
+        """Write what a translation without this package needs beside the model; returns instructions, in Markdown.
+
+        Raises UserError if an export has a tokenizer of its own that gives other ids than that of the run for a line.
+        """
         return write_standalone(engine, run, folder, lines)
 
     def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:
