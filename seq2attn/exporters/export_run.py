@@ -15,9 +15,11 @@ import torch
 from seq2attn.data.readers import check_regular, read_pairs
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.exporters.ctranslate2_target import CTranslate2Target
 from seq2attn.exporters.export_target import ExportTarget
+from seq2attn.exporters.huggingface_target import HuggingFaceTarget
 from seq2attn.exporters.model_card import build_model_card
-from seq2attn.exporters.targets import get_target
+from seq2attn.exporters.onnx_target import OnnxTarget
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
 from seq2attn.inference.engines.base import Engine, EngineError
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_replaceable, write_manifest
@@ -29,6 +31,10 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig, SearchConfi
 from seq2attn.tokenizers.base import TokenizerPair, add_tag
 from seq2attn.tokenizers.normalize import is_blank
 
+TARGETS: dict[str, ExportTarget] = {
+    target.name: target for target in (CTranslate2Target(), OnnxTarget(), HuggingFaceTarget())
+}
+"""Formats by name: the engines, and that for Hugging Face's package. `cli/export.py` lists the names again."""
 DEFAULT_OPTIONS = ExportOptions()
 NUM_VERIFICATION_SENTENCES = 200
 """Sentences of the dev set that both engines translate."""
@@ -40,12 +46,13 @@ def export(
     """Export a run to the format `to`, into `folder` or the folder of this name in the run directory.
 
     Returns the agreement of both engines. Raises ConfigError when the format does not support the model, UserError when
-    the engines do not agree.
+    there is no such format, or the engines do not agree.
     """
     if options.tag is not None and options.verify_with is None:
         raise UserError("``tag`` is for ``verify_with``; the dev set of the run has its own")
-    target = get_target(to)
-    return export_run(RunDirectory(Path(run)), target, Path(folder or Path(run, target.name)), options)
+    if to not in TARGETS:
+        raise UserError(f"``to={to}``: there is no such format; known: {', '.join(TARGETS)}")
+    return export_run(RunDirectory(Path(run)), TARGETS[to], Path(folder or Path(run, to)), options)
 
 
 def export_run(

@@ -24,7 +24,7 @@ from seq2attn.models import ModelConfig
 
 
 class ExportTarget(ABC):
-    """A format that runs can be exported to, listed in `exporters/targets.py`."""
+    """A format that runs can be exported to, listed in `exporters/export_run.py`."""
 
     name: ClassVar[str]
     """Name in `export --to` and `translate --engine`, and of the folder in the run directory."""

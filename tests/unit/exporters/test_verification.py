@@ -14,9 +14,8 @@ from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.exporters.ctranslate2_target import CTranslate2Target
-from seq2attn.exporters.export_run import export_run
+from seq2attn.exporters.export_run import TARGETS, export_run
 from seq2attn.exporters.export_target import ExportTarget
-from seq2attn.exporters.targets import TARGETS
 from seq2attn.inference.engines.base import Engine
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.options.runs import ExportOptions, ImportOptions
