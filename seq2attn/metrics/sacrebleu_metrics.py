@@ -119,12 +119,17 @@ def score_table(systems: Mapping[str, Sequence[Score]]) -> str:
 
 def length_table(systems: Mapping[str, Sequence[LengthBucket]], *, markdown: bool = False) -> str:
     """A table with a row per bucket and a column per system, all of the same sources."""
+    unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
+    return format_table([[unit, "sentences", *systems], *length_rows(systems)], markdown=markdown)
+
+
+def length_rows(systems: Mapping[str, Sequence[LengthBucket]]) -> list[list[str]]:
+    """The rows of `length_table`."""
     rows = []
     for first, *others in zip(*systems.values(), strict=True):
         scores = (f"{bucket.score.value:.2f}" for bucket in (first, *others))
         rows.append([f"{first.lowest}-{first.highest}", str(first.sentences), *scores])
-    unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
-    return format_table([[unit, "sentences", *systems], *rows], markdown=markdown)
+    return rows
 
 
 def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) -> None:
