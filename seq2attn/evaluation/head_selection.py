@@ -29,17 +29,17 @@ STEPS: tuple[Step, ...] = ("output", "input")
 
 
 def word_attention_weights(
-    model: Seq2Seq, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], *, budget: int = 4096
+    model: Seq2Seq, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]]
 ) -> list[WordAttention | None]:
     """For each pair [2, L, H, T, S], output steps first; None for a pair with an empty side, or without attention.
 
     Weights of forced decoding, summed over a source word and averaged over a target word; those on the EOS and the tag
-    of the source are dropped. `budget`: maximum rows times the longer side of a batch.
+    of the source are dropped.
     """
     ids = [(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in pairs]
     rows = [row for row, sides in enumerate(ids) if all(sides)]
     output: list[WordAttention | None] = [None] * len(pairs)
-    all_weights = cross_attention_weights(model, [ids[row] for row in rows], budget=budget)
+    all_weights = cross_attention_weights(model, [ids[row] for row in rows])
     for row, weights in zip(rows, all_weights, strict=True):
         if weights is not None:
             source, target = pair_word_ids(tokenizers, pairs[row], ids[row])

@@ -10,8 +10,6 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-import torch
-
 from seq2attn.data.readers import check_regular, read_pairs
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
@@ -72,7 +70,7 @@ def export_run(
     check_replaceable(where)
     with atomic_dir(Path(os.path.realpath(where))) as partial:  # what a link points to is replaced, and not the link
         target.export(run, partial, dtype)
-        engine = target.load(run, partial, torch.device("cpu"))
+        engine = target.load(run, partial)
         program = target.write_program(engine, loaded, partial, lines)
         lengths, search_options = _supported_search(engine, experiment.search)
         report = compare_engines(loaded, engine, lines, BeamConfig(lengths=lengths), engine.max_source_length)

@@ -44,9 +44,9 @@ class ExportTarget(ABC):
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write the exported model into an empty folder."""
 
-    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
-        """The engine of a model that `export` wrote."""
-        return ENGINES[self.name](run, folder, device)
+    def load(self, run: RunDirectory, folder: Path) -> Engine:
+        """The engine of a model that `export` wrote, on the CPU."""
+        return ENGINES[self.name](run, folder, torch.device("cpu"))
 
     def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
         """Write what a translation without this package needs beside the model; returns instructions, in Markdown.

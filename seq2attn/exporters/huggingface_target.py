@@ -87,7 +87,7 @@ class HuggingFaceTarget(ExportTarget):
         write_safetensors(weights, folder / WEIGHTS_FILE, {"format": "pt"})
         export_tokenizers(experiment, loaded.tokenizers, folder, max_source_length(experiment) + 1)
 
-    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> TransformersEngine:
+    def load(self, run: RunDirectory, folder: Path) -> TransformersEngine:
         """The exported model as `transformers` loads it, without its search settings."""
         from transformers import AutoModelForSeq2SeqLM, GenerationConfig
         from transformers.utils.logging import disable_progress_bar

@@ -80,10 +80,6 @@ def test_weights_are_pooled_from_those_of_single_pairs(decoder: str, name: str) 
     net = build(decoder, tokenizer)
     batched = word_attention_weights(net, (tokenizer, tokenizer), PAIRS)
     assert [weights is None for weights in batched] == [False, True, False, True, False]
-    for budget in (1, 20):
-        other = word_attention_weights(net, (tokenizer, tokenizer), PAIRS, budget=budget)
-        for one, two in zip(batched, other, strict=True):
-            np.testing.assert_allclose(one, two, atol=1e-6) if one is not None else None
     for (source, target), weights in zip(PAIRS, batched, strict=True):
         if weights is None:
             continue

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
@@ -92,8 +91,8 @@ class DefectiveTarget(ExportTarget):
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
 
-    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
-        return Defective(self.target.load(run, folder, device), self.defect)
+    def load(self, run: RunDirectory, folder: Path) -> Engine:
+        return Defective(self.target.load(run, folder), self.defect)
 
     def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
         return self.target.write_program(engine, run, folder, lines)
