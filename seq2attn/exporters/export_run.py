@@ -10,7 +10,7 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-from seq2attn.data.readers import check_regular, read_pairs
+from seq2attn.data.readers import CorpusConfig, check_regular, read_pairs
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.exporters.ctranslate2_target import CTranslate2Target
@@ -65,7 +65,7 @@ def export_run(
         raise run.config_error(mistakes)
     loaded = run.load()
     loaded.tokenizers.source.check_tag(options.tag)
-    lines = [add_tag(line, options.tag) for line in _verification_lines(run, options.verify_with)]
+    lines = [add_tag(line, options.tag) for line in _verification_lines(experiment.data.dev, options.verify_with)]
     _check_direction(run, loaded.tokenizers)
     check_replaceable(where)
     with atomic_dir(Path(os.path.realpath(where))) as partial:  # what a link points to is replaced, and not the link
@@ -107,12 +107,11 @@ def _supported_search(engine: Engine, search: SearchConfig) -> tuple[LengthsConf
     return search.lengths.model_copy(update=lengths), options
 
 
-def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
+def _verification_lines(dev: CorpusConfig, file: Path | None) -> Sequence[str]:
     """The lines that both engines translate. Raises DataError if there are none."""
     if file is not None:
         lines = list(read_lines(Path(file)))
     else:
-        dev = run.load_config().data.dev
         try:
             check_regular(dev)
             lines = [pair.text[0] for pair in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]
