@@ -91,12 +91,13 @@ def evaluate(
 
     Raises UserError for options that exclude each other, for test sets that differ, and for a tag unknown to a run.
     """
-    options, evaluation = with_paths(options), _with_paths(evaluation)
+    options = with_paths(options)
     if options.ensemble and len(runs) > 1:
         raise UserError("``ensemble`` adds runs to one; give one RUN_DIR")
     folders = {run: RunDirectory(Path(run)) for run in runs}
     experiments = {run: _load_experiment(folder, options, evaluation) for run, folder in folders.items()}
-    sets = test_sets([*experiments.values()], evaluation.source, evaluation.references, evaluation.tag)
+    source = None if evaluation.source is None else Path(evaluation.source)  # Python users may give paths as text
+    sets = test_sets([*experiments.values()], source, [*map(Path, evaluation.references)], evaluation.tag)
     for folder, corpus in product(folders.values(), sets.values()):
         folder.load_tokenizers().source.check_tag(corpus.tag)
     tests = read_sets(sets, experiments[runs[0]].evaluation)
@@ -106,12 +107,6 @@ def evaluate(
             folders[run], experiment, tests, options, evaluation
         )
     return RunResults(tests, results, reports)
-
-
-def _with_paths(evaluation: EvaluateOptions) -> EvaluateOptions:
-    """The options with paths, which Python users may give as text."""
-    source = None if evaluation.source is None else Path(evaluation.source)
-    return replace(evaluation, source=source, references=[*map(Path, evaluation.references)])
 
 
 def _load_experiment(run: RunDirectory, options: TranslationOptions, evaluation: EvaluateOptions) -> ExperimentConfig:
