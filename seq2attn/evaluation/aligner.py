@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +23,12 @@ from seq2attn.evaluation.head_selection import (
     score_heads,
     word_attention_weights,
 )
-from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.inference.input_checks import UNTAGGED, check_finite, enumerate_lines
 from seq2attn.io.terminal import print_warnings
-from seq2attn.models import Seq2Seq
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.nn.device import resolve_device
 from seq2attn.options.runs import AlignOptions
-from seq2attn.tokenizers.base import TokenizerPair
 
 PAIRS_PER_CHUNK = 64
 """Number of pairs whose weights are in memory at a time."""
@@ -38,42 +36,37 @@ PAIRS_PER_CHUNK = 64
 Pairs = Sequence[tuple[tuple[str, str], WordAlignment | None]]
 
 
-@dataclass(frozen=True)
-class Aligner:
-    """Word alignment with the attention weights of a trained run."""
+def _load(run: RunDirectory, options: AlignOptions, tag: str | None) -> LoadedRun:
+    """The run with the target language of the options.
 
-    run: RunDirectory
-    model: Seq2Seq = field(repr=False)
-    tokenizers: TokenizerPair = field(repr=False)
+    Raises RunError for another folder, UserError for an unavailable device or language, and for an unknown tag.
+    """
+    loaded = run.load(resolve_device(options.device))
+    if options.to is not None:
+        loaded = replace(loaded, tokenizers=loaded.tokenizers.translate_into(options.to))
+    loaded.tokenizers.source.check_tag(tag)
+    return loaded
 
-    @classmethod
-    def load(cls, folder: Path, device: str = "auto", to: str | None = None) -> Aligner:
-        """The aligner of a run directory, with the target language `to` of a multilingual model.
 
-        Raises RunError for another folder, UserError for an unavailable device or language.
-        """
-        run = RunDirectory(folder)
-        loaded = run.load(resolve_device(device))
-        return cls(run, loaded.model, loaded.tokenizers if to is None else loaded.tokenizers.translate_into(to))
+def _attention_weights(run: RunDirectory, loaded: LoadedRun, pairs: Pairs) -> Iterator[WordAttention | None]:
+    """Attention weights pair by pair. Raises RunError for a model without attention."""
+    if cross_attention_weights(loaded.model, [((), ())])[0] is None:
+        raise RunError(f"{run.folder}: the model has no attention, so it cannot align words")
+    for start in range(0, len(pairs), PAIRS_PER_CHUNK):
+        chunk = [pair for pair, _ in pairs[start : start + PAIRS_PER_CHUNK]]
+        yield from word_attention_weights(loaded.model, loaded.tokenizers, chunk)
 
-    def attention_weights(self, pairs: Pairs) -> Iterator[WordAttention | None]:
-        """Attention weights pair by pair. Raises RunError for a model without attention."""
-        if cross_attention_weights(self.model, [((), ())])[0] is None:
-            raise RunError(f"{self.run.folder}: the model has no attention, so it cannot align words")
-        for start in range(0, len(pairs), PAIRS_PER_CHUNK):
-            chunk = [pair for pair, _ in pairs[start : start + PAIRS_PER_CHUNK]]
-            yield from word_attention_weights(self.model, self.tokenizers, chunk)
 
-    def selected_head(self, weights: WordAttention) -> tuple[AttentionHead, str]:
-        """The head that links come from, with the reason. Raises RunError for one that the model does not have."""
-        selection = load_selected_head(self.run)
-        if selection is None:
-            guided = self.run.load_config().training.guided_alignment
-            return default_head(weights, guided), "guided" if guided else f"default; {ALIGNMENT_HINT}"
-        head, is_current = selection
-        if not head.exists_in(weights):
-            raise RunError(f"{self.run.folder / ALIGNMENT_FILE}: the model has no {head}; {ALIGNMENT_HINT}")
-        return head, "selected" if is_current else f"selected for other weights; {ALIGNMENT_HINT}"
+def _head_of(run: RunDirectory, loaded: LoadedRun, weights: WordAttention) -> tuple[AttentionHead, str]:
+    """The head that links come from, with the reason. Raises RunError for one that the model does not have."""
+    selection = load_selected_head(run)
+    if selection is None:
+        guided = loaded.experiment.training.guided_alignment
+        return default_head(weights, guided), "guided" if guided else f"default; {ALIGNMENT_HINT}"
+    head, is_current = selection
+    if not head.exists_in(weights):
+        raise RunError(f"{run.folder / ALIGNMENT_FILE}: the model has no {head}; {ALIGNMENT_HINT}")
+    return head, "selected" if is_current else f"selected for other weights; {ALIGNMENT_HINT}"
 
 
 def _are_finite(weights: WordAttention | None) -> bool:
@@ -110,21 +103,21 @@ def align(run: Path | str, options: AlignOptions) -> TextAlignment:
     corpus = _corpus(options)
     if corpus is None:
         raise UserError("give ``source`` and ``target``")
-    aligner = Aligner.load(Path(run), options.device, options.to)
-    aligner.tokenizers[0].check_tag(corpus.tag)
+    directory = RunDirectory(Path(run))
+    loaded = _load(directory, options, corpus.tag)
     pairs = list(read_pairs(corpus))
-    untagged = [number for number, ((source, _), _) in enumerate(pairs, 1) if aligner.tokenizers[0].lacks_tag(source)]
+    untagged = [i for i, ((source, _), _) in enumerate(pairs, 1) if loaded.tokenizers.source.lacks_tag(source)]
     if untagged:
         print_warnings([f"{enumerate_lines(untagged)}: {UNTAGGED}"])
     head, reason = None, ""
     rate = AlignmentErrorRate()
     all_links = list[Sequence[AlignmentLink] | None]()
-    for weights, (_, gold) in zip(aligner.attention_weights(pairs), pairs, strict=True):
+    for weights, (_, gold) in zip(_attention_weights(directory, loaded, pairs), pairs, strict=True):
         if not _are_finite(weights):
             all_links.append(None)
             continue
         if head is None and weights is not None:
-            head, reason = aligner.selected_head(weights)
+            head, reason = _head_of(directory, loaded, weights)
         links = head.links(weights) if head else []
         all_links.append(links)
         rate += AlignmentErrorRate.from_links(links, gold) if gold else AlignmentErrorRate()
@@ -159,13 +152,13 @@ def select_alignment_head(run: Path | str, options: AlignOptions) -> dict[Attent
 
     Raises UserError without pairs to compare on, if the weights of a pair are not finite, and for an unknown tag.
     """
-    corpus = _head_selection_corpus(RunDirectory(Path(run)), options)
-    aligner = Aligner.load(Path(run), options.device, options.to)
-    aligner.tokenizers[0].check_tag(corpus.tag)
+    directory = RunDirectory(Path(run))
+    corpus = _head_selection_corpus(directory, options)
+    loaded = _load(directory, options, corpus.tag)
     pairs = [(pair, gold) for pair, gold in read_pairs(corpus) if gold is not None]
-    weights = _require_finite(aligner.attention_weights(pairs))
+    weights = _require_finite(_attention_weights(directory, loaded, pairs))
     rates = score_heads(zip(weights, (gold for _, gold in pairs), strict=True))
     if not rates:
         raise UserError("selecting a head needs sentence pairs: each pair has an empty side")
-    save_selected_head(aligner.run, rates)
+    save_selected_head(directory, rates)
     return rates

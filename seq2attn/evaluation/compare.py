@@ -19,7 +19,7 @@ from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.prepared_data import TRAIN, text_path
 from seq2attn.errors import UserError
 from seq2attn.evaluation.compare_report import FrequencyBucket, RunComparison, SentenceDifference, SetComparison
-from seq2attn.evaluation.evaluate import EvaluationSet, read_translations, test_sets
+from seq2attn.evaluation.evaluate import EvaluationSet, read_sets, read_translations, test_sets
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.metrics.significance import paired_scores
 from seq2attn.metrics.translation_metric import present_references
@@ -52,12 +52,11 @@ def compare(*runs: Path | str, options: CompareOptions = DEFAULT_OPTIONS) -> Run
     arguments = [*directories, *words]  # a test set may be one of some of the runs only
     training_text = text_path(Path(runs[0]) / TRAIN)
     compared = []
-    for name, corpus in test_sets(experiments, source, references, tag).items():
-        texts = EvaluationSet.read(name, corpus, experiments[0].evaluation)
+    for texts in read_sets(test_sets(experiments, source, references, tag), experiments[0].evaluation):
         outputs = {run: read_translations(directory, texts, arguments) for run, directory in directories.items()}
         compared.append(_compare(texts, outputs, training_text, options))
         for run, (_, settings) in outputs.items():
-            configs[run][f"settings of {name}"] = settings
+            configs[run][f"settings of {texts.name}"] = settings
     return RunComparison(tuple(directories), options.test, _seed_groups(configs), tuple(compared))
 
 

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from seq2attn.io.tables import format_table
-from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table
+from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_rows, length_table
 from seq2attn.metrics.significance import MIN_SIGNIFICANT_BLEU, PairedScore, SignificanceTest
 from seq2attn.visualization.page import render_page
 
@@ -78,12 +78,15 @@ class RunComparison:
 def comparison_html(comparison: RunComparison) -> str:
     """The page: the tables of `comparison_text`, and the sentences that differ most side by side."""
     content = {**asdict(comparison), "seeds": seed_spread(comparison), "notes": _notes(comparison)}
+    content["lengths"] = [length_rows(compared.by_length) for compared in comparison.sets]
+    content["frequencies"] = [*map(_frequencies, comparison.sets)]
     return render_page("seq2attn.evaluation", "compare.html", content)
 
 
 def comparison_text(comparison: RunComparison, *, markdown: bool) -> str:
     """Tables of each test set, and its sentences that differ most."""
     parts = list[str]()
+    columns = ["in training", "words", *(f"F1 {run}" for run in comparison.runs)]
     for compared in comparison.sets:
         signatures = {name: next(iter(column.values())).signature for name, column in compared.scores.items()}
         parts += [
@@ -91,7 +94,7 @@ def comparison_text(comparison: RunComparison, *, markdown: bool) -> str:
             _scores(compared, markdown),
             "\n".join(f"{name}: {signature}" for name, signature in signatures.items()),
             length_table(compared.by_length, markdown=markdown),
-            *([_frequencies(compared, markdown)] if compared.by_frequency else []),
+            *([format_table([columns, *_frequencies(compared)], markdown=markdown)] if compared.by_frequency else []),
             *(_example(example, markdown) for example in compared.examples),
         ]
     if comparison.seeds:
@@ -135,13 +138,11 @@ def _score(score: PairedScore) -> str:
     return f"{score.value:.2f}{interval}{p_value}"
 
 
-def _frequencies(compared: SetComparison, markdown: bool) -> str:
-    heads = ["in training", "words", *(f"F1 {run}" for run in compared.by_length)]
-    rows = [
+def _frequencies(compared: SetComparison) -> list[list[str]]:
+    return [
         [_range(bucket), f"{bucket.count:,}", *(f"{f1:.1f}" for f1 in bucket.f1.values())]
         for bucket in compared.by_frequency
     ]
-    return format_table([heads, *rows], markdown=markdown)
 
 
 def _range(bucket: FrequencyBucket) -> str:

@@ -246,26 +246,22 @@ def read_translations(
     return lines, {"engine": content.get("engine"), AVERAGED: num_checkpoints, **settings}
 
 
-def write_reports(
-    run: RunDirectory, origin: Mapping[str, Any], results: list[SetResult], search: SearchConfig, engine: str
+def write_report(
+    run: RunDirectory, origin: Mapping[str, Any], result: SetResult, search: SearchConfig, engine: str
 ) -> dict[str, Any]:
-    """Write translations and a report of each set to the run, and return all reports, with the records of lines.
+    """Write translations and the report of a set to the run, and return the report, with the records of lines.
 
     `origin` is that of the weights, `engine` the description of the engine.
     """
     shared = {"model": dict(origin), "engine": engine, "search": search.model_dump(mode="json")}
-    sets: dict[str, Any] = {}
-    for result in results:
-        content = asdict(replace(result, records=()))
-        del content["translations"], content["name"], content["note"], content["records"]
-        content["digests"]["translations"] = text_digest(result.translations)
-        content["sentences_per_second"] = result.sentences_per_second
-        sets[result.name] = content
+    content = asdict(replace(result, records=()))
+    del content["translations"], content["name"], content["note"], content["records"]
+    content["digests"]["translations"] = text_digest(result.translations)
+    content["sentences_per_second"] = result.sentences_per_second
     folder, advice = run.folder / "evaluation" / (ENSEMBLE if ENSEMBLE in origin else ""), "evaluate a copy of the run"
     # The lock keeps report and translations of one command together.
     with lock_directory(folder, "evaluation.lock", advice=advice, timeout=LOCK_TIMEOUT):
-        for result in results:
-            write_bytes(folder / f"{result.name}.txt", _as_bytes(result.translations))
-            write_json(folder / f"{result.name}.json", {"set": result.name, **shared, **sets[result.name]})
-    records = {result.name: {"records": result.records} if result.records else {} for result in results}
-    return {**shared, "sets": {name: {**content, **records[name]} for name, content in sets.items()}}
+        write_bytes(folder / f"{result.name}.txt", _as_bytes(result.translations))
+        write_json(folder / f"{result.name}.json", {"set": result.name, **shared, **content})
+    records = {"records": result.records} if result.records else {}
+    return {**shared, "sets": {result.name: {**content, **records}}}

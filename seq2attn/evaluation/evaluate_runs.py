@@ -20,7 +20,7 @@ from seq2attn.evaluation.evaluate import (
     load_with_origin,
     read_sets,
     test_sets,
-    write_reports,
+    write_report,
 )
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
@@ -28,7 +28,7 @@ from seq2attn.inference.load import DEFAULT_OPTIONS, load_experiment, load_trans
 from seq2attn.inference.reranking import RerankRun
 from seq2attn.io.terminal import print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
-from seq2attn.metrics.significance import compare_systems
+from seq2attn.metrics.significance import paired_scores
 from seq2attn.options import TranslationOptions
 from seq2attn.options.runs import EvaluateOptions
 from seq2attn.visualization.attention import select_map
@@ -70,14 +70,16 @@ class RunResults:
     def _differences(self) -> Iterator[str]:
         """The difference in BLEU of each run from the first on each test set, with its p-value; a line each."""
         for index, test in enumerate(self.sets):
-            (first, baseline), *others = ((run, sets[index].translations) for run, sets in self.results.items())
-            if not others or "bleu" not in test.metrics.names:
+            systems = {run: results[index].translations for run, results in self.results.items()}
+            if len(systems) == 1 or "bleu" not in test.metrics.names:
                 continue
-            for run, compared in compare_systems(0, baseline, dict(others), test.metrics, test.references).items():
+            (scores,) = paired_scores(test.metrics, systems, test.references, ["bleu"]).values()
+            (first, baseline), *others = scores.items()
+            for run, score in others:
                 p = "below BLEU 1"
-                if compared.p_value is not None:
-                    p = f"p = {compared.p_value:.3f} (paired bootstrap; one seed)"
-                yield f"{test.name}: {run} {compared.difference:+.2f} BLEU against {first}, {p}"
+                if score.p_value is not None:
+                    p = f"p = {score.p_value:.3f} (paired bootstrap; one seed)"
+                yield f"{test.name}: {run} {score.value - baseline.value:+.2f} BLEU against {first}, {p}"
 
 
 def evaluate(
@@ -89,12 +91,13 @@ def evaluate(
 
     Raises UserError for options that exclude each other, for test sets that differ, and for a tag unknown to a run.
     """
-    options, evaluation = with_paths(options), _with_paths(evaluation)
+    options = with_paths(options)
     if options.ensemble and len(runs) > 1:
         raise UserError("``ensemble`` adds runs to one; give one RUN_DIR")
     folders = {run: RunDirectory(Path(run)) for run in runs}
     experiments = {run: _load_experiment(folder, options, evaluation) for run, folder in folders.items()}
-    sets = test_sets([*experiments.values()], evaluation.source, evaluation.references, evaluation.tag)
+    source = None if evaluation.source is None else Path(evaluation.source)  # Python users may give paths as text
+    sets = test_sets([*experiments.values()], source, [*map(Path, evaluation.references)], evaluation.tag)
     for folder, corpus in product(folders.values(), sets.values()):
         folder.load_tokenizers().source.check_tag(corpus.tag)
     tests = read_sets(sets, experiments[runs[0]].evaluation)
@@ -104,12 +107,6 @@ def evaluate(
             folders[run], experiment, tests, options, evaluation
         )
     return RunResults(tests, results, reports)
-
-
-def _with_paths(evaluation: EvaluateOptions) -> EvaluateOptions:
-    """The options with paths, which Python users may give as text."""
-    source = None if evaluation.source is None else Path(evaluation.source)
-    return replace(evaluation, source=source, references=[*map(Path, evaluation.references)])
 
 
 def _load_experiment(run: RunDirectory, options: TranslationOptions, evaluation: EvaluateOptions) -> ExperimentConfig:
@@ -145,7 +142,7 @@ def evaluate_run_directory(
     results, report, sets = list[SetResult](), dict[str, Any](), dict[str, Any]()
     for result in evaluate_run(run, translator, tests, evaluation):
         print_warnings(result.warnings)
-        report = write_reports(run, origin, [result], translator.search, engine)
+        report = write_report(run, origin, result, translator.search, engine)
         results.append(result)
         sets |= report["sets"]
     return results, {**report, "sets": sets}

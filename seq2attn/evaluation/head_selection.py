@@ -29,17 +29,17 @@ STEPS: tuple[Step, ...] = ("output", "input")
 
 
 def word_attention_weights(
-    model: Seq2Seq, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], *, budget: int = 4096
+    model: Seq2Seq, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]]
 ) -> list[WordAttention | None]:
     """For each pair [2, L, H, T, S], output steps first; None for a pair with an empty side, or without attention.
 
     Weights of forced decoding, summed over a source word and averaged over a target word; those on the EOS and the tag
-    of the source are dropped. `budget`: maximum rows times the longer side of a batch.
+    of the source are dropped.
     """
     ids = [(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in pairs]
     rows = [row for row, sides in enumerate(ids) if all(sides)]
     output: list[WordAttention | None] = [None] * len(pairs)
-    all_weights = cross_attention_weights(model, [ids[row] for row in rows], budget=budget)
+    all_weights = cross_attention_weights(model, [ids[row] for row in rows])
     for row, weights in zip(rows, all_weights, strict=True):
         if weights is not None:
             source, target = pair_word_ids(tokenizers, pairs[row], ids[row])
@@ -48,14 +48,6 @@ def word_attention_weights(
             num_sources, num_targets = (len(split_words(text)) for text in texts)
             output[row] = pool_to_words(steps, (target, num_targets), (source, num_sources))
     return output
-
-
-def argmax_links(weights: WordAttention) -> list[AlignmentLink]:
-    """weights [T, S] -> each target word's link to the source word of largest weight (Garg et al. 2019, section 3).
-
-    The first of equals; no link for a row of zeros.
-    """
-    return [(int(row.argmax()), word) for word, row in enumerate(weights) if row.any()]
 
 
 @dataclass(frozen=True)
@@ -117,8 +109,12 @@ class AttentionHead:
         return cast("WordAttention", layer.mean(0) if self.head == "mean" else layer[self.head - 1])
 
     def links(self, weights: WordAttention | None) -> list[AlignmentLink]:
-        """The links of a pair; none without weights."""
-        return [] if weights is None else argmax_links(self.select(weights))
+        """The link of each target word to the source word of largest weight (Garg et al. 2019, section 3).
+
+        The first of equals; none for a word without weights, and for a pair without.
+        """
+        rows = () if weights is None else self.select(weights)
+        return [(int(row.argmax()), word) for word, row in enumerate(rows) if row.any()]
 
     def exists_in(self, weights: WordAttention) -> bool:
         """True if the model of these weights has this head."""

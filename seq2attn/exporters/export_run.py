@@ -10,14 +10,14 @@ from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
-import torch
-
-from seq2attn.data.readers import check_regular, read_pairs
+from seq2attn.data.readers import CorpusConfig, check_regular, read_pairs
 from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.exporters.ctranslate2_target import CTranslate2Target
 from seq2attn.exporters.export_target import ExportTarget
+from seq2attn.exporters.huggingface_target import HuggingFaceTarget
 from seq2attn.exporters.model_card import build_model_card
-from seq2attn.exporters.targets import get_target
+from seq2attn.exporters.onnx_target import OnnxTarget
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
 from seq2attn.inference.engines.base import Engine, EngineError
 from seq2attn.inference.engines.exported import MODEL_CARD_FILE, check_replaceable, write_manifest
@@ -29,6 +29,10 @@ from seq2attn.search.search_config import BeamConfig, LengthsConfig, SearchConfi
 from seq2attn.tokenizers.base import TokenizerPair, add_tag
 from seq2attn.tokenizers.normalize import is_blank
 
+TARGETS: dict[str, ExportTarget] = {
+    target.name: target for target in (CTranslate2Target(), OnnxTarget(), HuggingFaceTarget())
+}
+"""Formats by name: the engines, and that for Hugging Face's package. `cli/export.py` lists the names again."""
 DEFAULT_OPTIONS = ExportOptions()
 NUM_VERIFICATION_SENTENCES = 200
 """Sentences of the dev set that both engines translate."""
@@ -40,12 +44,13 @@ def export(
     """Export a run to the format `to`, into `folder` or the folder of this name in the run directory.
 
     Returns the agreement of both engines. Raises ConfigError when the format does not support the model, UserError when
-    the engines do not agree.
+    there is no such format, or the engines do not agree.
     """
     if options.tag is not None and options.verify_with is None:
         raise UserError("``tag`` is for ``verify_with``; the dev set of the run has its own")
-    target = get_target(to)
-    return export_run(RunDirectory(Path(run)), target, Path(folder or Path(run, target.name)), options)
+    if to not in TARGETS:
+        raise UserError(f"``to={to}``: there is no such format; known: {', '.join(TARGETS)}")
+    return export_run(RunDirectory(Path(run)), TARGETS[to], Path(folder or Path(run, to)), options)
 
 
 def export_run(
@@ -60,19 +65,18 @@ def export_run(
         raise run.config_error(mistakes)
     loaded = run.load()
     loaded.tokenizers.source.check_tag(options.tag)
-    lines = [add_tag(line, options.tag) for line in _verification_lines(run, options.verify_with)]
+    lines = [add_tag(line, options.tag) for line in _verification_lines(experiment.data.dev, options.verify_with)]
     _check_direction(run, loaded.tokenizers)
     check_replaceable(where)
     with atomic_dir(Path(os.path.realpath(where))) as partial:  # what a link points to is replaced, and not the link
         target.export(run, partial, dtype)
-        target.check_tokenizer(loaded.tokenizers.source, partial, lines)
-        engine = target.load(run, partial, torch.device("cpu"))
+        engine = target.load(run, partial)
+        program = target.write_program(engine, loaded, partial, lines)
         lengths, search_options = _supported_search(engine, experiment.search)
         report = compare_engines(loaded, engine, lines, BeamConfig(lengths=lengths), engine.max_source_length)
         if dtype == "float32":
             report.check(f"{where}: {target.name} does not translate as the run does")
             print_warnings([f"{target.name}: {note}"] if (note := report.other_searches) else [])
-        program = target.write_program(engine, loaded, partial, lines)
         write_manifest(run, target.name, dtype, asdict(report), partial)
         usage = program + target.usage(run, where, search_options)
         model_card = build_model_card(run, dtype, report, target.hub_library, usage)
@@ -103,12 +107,11 @@ def _supported_search(engine: Engine, search: SearchConfig) -> tuple[LengthsConf
     return search.lengths.model_copy(update=lengths), options
 
 
-def _verification_lines(run: RunDirectory, file: Path | None) -> Sequence[str]:
+def _verification_lines(dev: CorpusConfig, file: Path | None) -> Sequence[str]:
     """The lines that both engines translate. Raises DataError if there are none."""
     if file is not None:
         lines = list(read_lines(Path(file)))
     else:
-        dev = run.load_config().data.dev
         try:
             check_regular(dev)
             lines = [pair.text[0] for pair in islice(read_pairs(dev), NUM_VERIFICATION_SENTENCES)]

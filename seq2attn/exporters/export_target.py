@@ -21,11 +21,10 @@ from seq2attn.exporters.standalone import write_standalone
 from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.exported import ENGINES
 from seq2attn.models import ModelConfig
-from seq2attn.tokenizers.base import Tokenizer
 
 
 class ExportTarget(ABC):
-    """A format that runs can be exported to, listed in `exporters/targets.py`."""
+    """A format that runs can be exported to, listed in `exporters/export_run.py`."""
 
     name: ClassVar[str]
     """Name in `export --to` and `translate --engine`, and of the folder in the run directory."""
@@ -45,16 +44,15 @@ class ExportTarget(ABC):
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         """Write the exported model into an empty folder."""
 
-    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
-        """The engine of a model that `export` wrote."""
-        return ENGINES[self.name](run, folder, device)
-
-    def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
-        """Raises UserError if an export has a tokenizer of its own that gives other ids than `source` for a line."""
-        return
+    def load(self, run: RunDirectory, folder: Path) -> Engine:
+        """The engine of a model that `export` wrote, on the CPU."""
+        return ENGINES[self.name](run, folder, torch.device("cpu"))
 
     def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
-        """Write what a translation without this package needs beside the model; returns instructions, in Markdown."""
+        """Write what a translation without this package needs beside the model; returns instructions, in Markdown.
+
+        Raises UserError if an export has a tokenizer of its own that gives other ids than that of the run for a line.
+        """
         return write_standalone(engine, run, folder, lines)
 
     def usage(self, run: RunDirectory, folder: Path, options: Sequence[str]) -> str:

@@ -33,7 +33,6 @@ from seq2attn.pretrained.family import GENERATION_FILE
 from seq2attn.pretrained.hf_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET
 from seq2attn.pretrained.transformers_engine import TransformersEngine
 from seq2attn.search.search_config import BeamConfig, SampleConfig, SearchConfig
-from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.hf_tokenizer import HFTokenizerConfig
 from seq2attn.tokenizers.sentencepiece_model import SentencePieceTokenizerConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS, PAD
@@ -88,7 +87,7 @@ class HuggingFaceTarget(ExportTarget):
         write_safetensors(weights, folder / WEIGHTS_FILE, {"format": "pt"})
         export_tokenizers(experiment, loaded.tokenizers, folder, max_source_length(experiment) + 1)
 
-    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> TransformersEngine:
+    def load(self, run: RunDirectory, folder: Path) -> TransformersEngine:
         """The exported model as `transformers` loads it, without its search settings."""
         from transformers import AutoModelForSeq2SeqLM, GenerationConfig
         from transformers.utils.logging import disable_progress_bar
@@ -100,13 +99,10 @@ class HuggingFaceTarget(ExportTarget):
         longest = model.config.max_position_embeddings - 1
         return TransformersEngine(model, (source, target), longest, renormalize=False)
 
-    def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
-        """Raises UserError if the tokenizer in the folder gives other ids than `source` for a line."""
-        check_exported_tokenizer(source, folder, lines)
-
     def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
-        """Write the program, and return its instructions; `export` has written the tokenizers."""
+        """Check the tokenizer, which `export` has written, write the program, and return its instructions."""
         source = run.tokenizers.source
+        check_exported_tokenizer(source, folder, lines)
         tag = source.config.tag if isinstance(source.config, SentencePieceTokenizerConfig) else None
         values = {"tag": f"{tag + ' '!r} + " if tag else ""}
         return write_program(self.name, source, folder, values, SEARCH)

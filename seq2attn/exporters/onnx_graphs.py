@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, export
+from torch.export import AdditionalInputs, export
 
 from seq2attn.encoders.base import Encoder, EncoderOutput
 from seq2attn.encoders.recurrent import RecurrentEncoder
@@ -177,11 +177,13 @@ class GraphExport:
     @torch.no_grad()
     def save(self, path: Path) -> None:
         """Write the graph. Raises an exception of any class for a component that PyTorch cannot export."""
+        first, second = self.examples
+        sizes = AdditionalInputs()
+        sizes.add(second)
         with quiet():
-            program = export(self.module, self.examples[0], dynamic_shapes=_dynamic_sizes(*self.examples))
             graph = torch.onnx.export(
-                program,
-                self.examples[0],
+                export(self.module, first, dynamic_shapes=sizes.dynamic_shapes(self.module, first)),
+                first,
                 input_names=self.inputs,
                 output_names=self.outputs,
                 opset_version=OPSET,
@@ -205,14 +207,6 @@ def build_graphs(model: Seq2Seq) -> tuple[GraphExport, GraphExport]:
         GraphExport(encode, (first.source, second.source), ["source", "source_mask"], [*memory, *state]),
         GraphExport(step, (first.step, second.step), ["tokens", *memory, *state], ["log_probs", *next_state]),
     )
-
-
-def _dynamic_sizes(first: Any, second: Any) -> Any:
-    """The dimensions in which two trees of tensors differ, as `torch.export` takes them."""
-    if isinstance(first, Tensor):
-        sizes = enumerate(zip(first.shape, second.shape, strict=True))
-        return {dim: Dim.DYNAMIC for dim, (size, other_size) in sizes if size != other_size}
-    return type(first)(_dynamic_sizes(*pair) for pair in zip(first, second, strict=True))
 
 
 def with_tensors(tree: Tree, tensors: Iterable[Tensor]) -> Tree:

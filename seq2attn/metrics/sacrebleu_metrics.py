@@ -16,6 +16,8 @@ from seq2attn.tokenizers.normalize import unspaced_script
 MetricName = Literal["bleu", "chrf", "chrf++", "ter", "exact", "token-error-rate", "paper_bleu"]
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 """Maximum words of the buckets of BLEU by length; for text without spaces twice these numbers of characters."""
+MIN_SENTENCES = 20
+"""Minimum of such a bucket, below which it is merged with its neighbor."""
 
 
 @dataclass(frozen=True)
@@ -67,25 +69,16 @@ class Metrics:
 
 
 def bleu_by_length(
-    metrics: Metrics,
-    sources: Sequence[str],
-    hypotheses: Sequence[str],
-    references: References,
-    edges: Sequence[int] = LENGTHS,
-    *,
-    min_sentences: int = 20,
+    metrics: Metrics, sources: Sequence[str], hypotheses: Sequence[str], references: References
 ) -> list[LengthBucket]:
     """BLEU of sentences of similar source length, shortest first (Bahdanau et al. 2015, figure 2).
-
-    `edges`: maximum lengths of the buckets in words, ascending; longer sentences are in one more bucket.
-    Neighboring buckets are merged until each has `min_sentences`.
 
     Raises DataError if sources, hypotheses and references differ in number.
     """
     _check_pairs(hypotheses, sources, "sources")
     has_words = not unspaced_script(sources)
     lengths = [len(source.split() if has_words else "".join(source.split())) for source in sources]
-    edges = [edge if has_words else 2 * edge for edge in edges]
+    edges = [edge if has_words else 2 * edge for edge in LENGTHS]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     groups = [list(group) for _, group in groupby(order, key=lambda i: bisect_left(edges, lengths[i]))]
 
@@ -102,7 +95,7 @@ def bleu_by_length(
             score=bleu(group),
             unit="words" if has_words else "characters",
         )
-        for group in _merge(groups, min_sentences)
+        for group in _merge(groups)
     ]
 
 
@@ -119,12 +112,17 @@ def score_table(systems: Mapping[str, Sequence[Score]]) -> str:
 
 def length_table(systems: Mapping[str, Sequence[LengthBucket]], *, markdown: bool = False) -> str:
     """A table with a row per bucket and a column per system, all of the same sources."""
+    unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
+    return format_table([[unit, "sentences", *systems], *length_rows(systems)], markdown=markdown)
+
+
+def length_rows(systems: Mapping[str, Sequence[LengthBucket]]) -> list[list[str]]:
+    """The rows of `length_table`."""
     rows = []
     for first, *others in zip(*systems.values(), strict=True):
         scores = (f"{bucket.score.value:.2f}" for bucket in (first, *others))
         rows.append([f"{first.lowest}-{first.highest}", str(first.sentences), *scores])
-    unit = next((bucket.unit for buckets in systems.values() for bucket in buckets), "words")
-    return format_table([[unit, "sentences", *systems], *rows], markdown=markdown)
+    return rows
 
 
 def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) -> None:
@@ -134,13 +132,13 @@ def _check_pairs(hypotheses: Sequence[str], others: Sequence[str], name: str) ->
         raise DataError("there are no hypotheses and no references to score")
 
 
-def _merge(groups: list[list[int]], min_sentences: int) -> list[list[int]]:
+def _merge(groups: list[list[int]]) -> list[list[int]]:
     merged = list[list[int]]()
     for group in groups:
-        if merged and len(merged[-1]) < min_sentences:
+        if merged and len(merged[-1]) < MIN_SENTENCES:
             merged[-1] += group
         else:
             merged.append(group)
-    if len(merged) > 1 and len(merged[-1]) < min_sentences:
+    if len(merged) > 1 and len(merged[-1]) < MIN_SENTENCES:
         merged[-2:] = [merged[-2] + merged[-1]]
     return merged

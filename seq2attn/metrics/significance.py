@@ -130,20 +130,6 @@ def _randomization(
     return baseline.name, str(signature), results
 
 
-def compare_systems(
-    seed: int, baseline: Sequence[str], systems: Mapping[str, Sequence[str]], metrics: Metrics, references: References
-) -> dict[str, Comparison]:
-    """BLEU of each system's translations against the baseline's of the same sentences."""
-    (scores,) = paired_scores(metrics, {"": baseline, **systems}, references, ["bleu"]).values()
-    first = scores.pop("")
-    compared = dict[str, Comparison]()
-    for name, score in scores.items():
-        assert score.interval is not None, "of the bootstrap"
-        difference = score.value - first.value
-        compared[name] = Comparison(seed, score.value, difference, score.p_value, score.interval, score.signature)
-    return compared
-
-
 def combine_seeds(
     comparisons: Sequence[Comparison], scores: Sequence[float], baselines: Sequence[float]
 ) -> OverallComparison | None:

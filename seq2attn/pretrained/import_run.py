@@ -17,14 +17,20 @@ from seq2attn.errors import DataError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.inference.engines.agreement import AgreementReport, compare_engines
-from seq2attn.io.files import atomic_dir, check_not_working_dir
+from seq2attn.io.files import FILE_HINT, MANIFEST, atomic_dir, check_not_working_dir, read_object
+from seq2attn.io.hf_folder import CONFIG_FILE, check_files
 from seq2attn.io.text_lines import read_lines
 from seq2attn.models import build_model
 from seq2attn.nn.initialization import SkipInit
 from seq2attn.options.runs import ImportOptions
-from seq2attn.pretrained.families import read_family
+from seq2attn.pretrained.bart import Bart
 from seq2attn.pretrained.family import Family
 from seq2attn.pretrained.hf_weights import convert_weights, read_tensors
+from seq2attn.pretrained.marian import Marian
+from seq2attn.pretrained.marian_files import MarianFiles, find_marian_files
+from seq2attn.pretrained.multilingual import M2M100, MBart
+from seq2attn.pretrained.pegasus import Pegasus
+from seq2attn.pretrained.t5 import MT5, T5
 from seq2attn.pretrained.transformers_engine import TransformersEngine, check_tokenizer
 from seq2attn.search.search_config import BeamConfig
 from seq2attn.tokenizers.base import TokenizerPair
@@ -32,6 +38,7 @@ from seq2attn.tokenizers.hf_tokenizer import BYTE_SPACE
 from seq2attn.tokenizers.normalize import SPACE_MARK, is_blank
 from seq2attn.tokenizers.vocabulary import Vocabulary
 
+FAMILIES: tuple[type[Family], ...] = (Marian, M2M100, MBart, Bart, Pegasus, T5, MT5)
 DEFAULT_OPTIONS = ImportOptions()
 OWN_OPTIONS = ("positions", "punctuation", "source_prefix")
 """Fields of `ImportOptions` that have an effect on some models."""
@@ -52,7 +59,7 @@ def import_model(
     no such model in `transformers`, or that is not installed. Raises UserError if it cannot be imported, or differs.
     """
     folder, run = Path(folder), _new_directory(Path(run))
-    family = read_family(folder, options, allow_pickle=allow_pickle)
+    family = _read_family(folder, options, allow_pickle=allow_pickle)
     _check_options(family)
     experiment = _experiment(family, run)
     tokenizers = source, target = TokenizerPair(*(config.train([]) for config in experiment.tokenizer.per_side))
@@ -86,6 +93,24 @@ def _new_directory(run: Path) -> Path:
         raise UserError(f"{run}: exists; give another directory, or move it away")
     check_not_working_dir(run)
     return run
+
+
+def _read_family(folder: Path, options: ImportOptions, *, allow_pickle: bool) -> Family:
+    """The model in a folder, by `model_type` in its `config.json`, or in Marian's own files.
+
+    Raises UserError with the file and the key that cannot be used.
+    """
+    if not (folder / CONFIG_FILE).is_file() and (file := find_marian_files(folder)):
+        return MarianFiles(file, options)
+    if (folder / MANIFEST).is_file():
+        raise DataError(f"{folder}: is a run directory already; translate with it: seq2attn translate {folder}")
+    check_files(folder, allow_pickle=allow_pickle, pickle_hint="is a pickle: ``allow_pickle`` reads it")
+    config = read_object(folder / CONFIG_FILE, FILE_HINT)
+    families = {family.model_type: family for family in FAMILIES}
+    if (model_type := str(config.get("model_type"))) not in families:
+        known = ", ".join(f"`{name}`" for name in families)
+        raise DataError(f"{folder / CONFIG_FILE}: `model_type` is `{model_type}`; only {known} can be imported")
+    return families[model_type](folder, config, options)
 
 
 def _compare(imported: LoadedRun, original: TransformersEngine, lines: Sequence[str]) -> AgreementReport:

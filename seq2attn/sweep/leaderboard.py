@@ -15,7 +15,7 @@ from itertools import product
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.io.tables import format_table
-from seq2attn.metrics.significance import LEVEL, SAMPLES, Comparison, OverallComparison, combine_seeds, compare_systems
+from seq2attn.metrics.significance import LEVEL, SAMPLES, Comparison, OverallComparison, combine_seeds, paired_scores
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
 from seq2attn.sweep.record import (
     Records,
@@ -144,13 +144,15 @@ def _compare_with_baseline(
     """By trial and test set, a comparison for each seed that both the trial and the baseline have finished."""
     comparisons = {trial: {test.name: list[Comparison]() for test in tests} for trial in records}
     for seed, test in product(records[baseline], tests):
-        systems = {
-            trial: by_seed[seed].sets[test.name].translations for trial, by_seed in records.items() if seed in by_seed
-        }
-        translations = systems.pop(baseline)
-        compared = compare_systems(seed, translations, systems, test.metrics, test.references)
-        for trial, comparison in compared.items():
-            comparisons[trial][test.name].append(comparison)
+        finished = {trial: by_seed[seed].sets[test.name] for trial, by_seed in records.items() if seed in by_seed}
+        systems = {trial: finished[trial].translations for trial in (baseline, *finished)}
+        (scores,) = paired_scores(test.metrics, systems, test.references, ["bleu"]).values()
+        first = scores.pop(baseline).value
+        for trial, score in scores.items():
+            assert score.interval is not None, "of the bootstrap"
+            comparisons[trial][test.name].append(
+                Comparison(seed, score.value, score.value - first, score.p_value, score.interval, score.signature)
+            )
     return comparisons
 
 

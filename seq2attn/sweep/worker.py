@@ -19,7 +19,7 @@ import torch
 
 from seq2attn.config.plugin import allow_code
 from seq2attn.errors import TrainingInterrupted, UserError
-from seq2attn.evaluation.evaluate import SetResult, evaluate_run, load_with_origin, read_sets, write_reports
+from seq2attn.evaluation.evaluate import SetResult, evaluate_run, load_with_origin, read_sets, write_report
 from seq2attn.inference.load import load_translator
 from seq2attn.io.lock import hold_lock
 from seq2attn.io.terminal import name_options
@@ -60,7 +60,7 @@ def run_trial(folder: Path, jobs: int) -> RunRecord:
     tests = read_sets(experiment.data.test, experiment.evaluation)
     results = dict[str, SetResult]()
     for result in evaluate_run(run, translator, tests):
-        write_reports(run, origin, [result], translator.search, translator.engine.description)
+        write_report(run, origin, result, translator.search, translator.engine.description)
         results[result.name] = result
     summary = TrainingSummary(
         parameters=count_parameters(translator.model),

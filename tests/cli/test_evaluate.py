@@ -20,7 +20,7 @@ from seq2attn.evaluation.evaluate import (
     SetResult,
     load_with_origin,
     read_translations,
-    write_reports,
+    write_report,
 )
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.run_directory import RunDirectory
@@ -154,7 +154,7 @@ def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
     folder = tmp_path / "evaluation"
     with ThreadPoolExecutor(1) as pool:
         with lock_directory(folder, "evaluation.lock"):
-            writer = pool.submit(write_reports, RunDirectory(tmp_path), {}, [result], BeamConfig(), "")
+            writer = pool.submit(write_report, RunDirectory(tmp_path), {}, result, BeamConfig(), "")
             assert not wait([writer], 0.3).done
         writer.result()
     assert sorted(path.name for path in folder.iterdir()) == ["evaluation.lock", "set.json", "set.txt"]
@@ -165,7 +165,7 @@ def test_reports_wait_for_those_of_another_command(tmp_path: Path) -> None:
 def test_translations_are_read_as_they_were_written(tmp_path: Path, lines: tuple[str, ...]) -> None:
     test, run = EvaluationSet("set", [], [[]], EvaluationConfig().build([])), RunDirectory(tmp_path)
     result = SetResult("set", test.digests, len(lines), (), (), 1.0, 1, lines, None, ())
-    write_reports(run, {}, [result], BeamConfig(), "")
+    write_report(run, {}, result, BeamConfig(), "")
     assert tuple(read_translations(run, test, [])[0]) == lines
     report = tmp_path / "evaluation/set.json"
     for search in (None, []):  # of another program

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from seq2attn.exporters.targets import get_target
+from seq2attn.exporters.export_run import TARGETS
 from seq2attn.inference.engines.exported import write_manifest
 from seq2attn.io.files import atomic_dir
 from tests.support.family_runs import FAMILIES, make_run
@@ -56,7 +56,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Original]:
         engine = "ctranslate2" if name == "exported" else "native"
         run = make_run(folder, *FAMILIES["transformer" if name == "exported" else "fixed"], tokenizer=text)
         if name == "exported":
-            target = get_target(engine)
+            target = TARGETS[engine]
             with atomic_dir(run.folder / engine) as partial:
                 target.export(run, partial, "float32")
                 write_manifest(run, target.name, "float32", {}, partial)

@@ -17,7 +17,6 @@ import seq2attn
 from seq2attn.config import plugin
 from seq2attn.config.load import load
 from seq2attn.errors import ConfigError, RunError
-from seq2attn.evaluation.aligner import Aligner
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.explorer import run_explorer
@@ -146,7 +145,7 @@ def test_allowed_modules_are_imported(run: RunDirectory, module: str, name: str)
     allowed = ("something_else", name.format(module))
     texts = [t.text for t in seq2attn.load(run.folder, TranslationOptions(allow_code=allowed)).translate(LINES)]
     assert has_run()
-    assert Aligner.load(run.folder).model is not None
+    assert run.load().model is not None
     with pytest.raises(RunError, match="has 0 checkpoints"):
         average(run.folder, last=1, best=None)
     shutil.rmtree(run.folder)

@@ -126,7 +126,7 @@ def test_options_that_an_engine_lacks_have_their_default_in_verification_and_com
     overrides = [words[number + 1] for number, word in enumerate(words) if word == "--set"]
     options = TranslationOptions(overrides=overrides, greedy="--greedy" in words)
     asked = load_experiment(run, options).search
-    TARGET.load(run, where, CPU).translate([], asked, budget=1)
+    TARGET.load(run, where).translate([], asked, budget=1)
 
 
 def test_other_files_are_not_overwritten(run: RunDirectory, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_unsupported_models_are_refused_with_their_key(tmp_path: Path, key: str)
 def test_sides_with_a_table_of_positions_have_a_maximum_length(tmp_path: Path, side: str) -> None:
     rotary = f"  {side}: {{kind: transformer, position_encoding: rotary,"
     run = untrained_run(tmp_path, TRANSFORMER_CONFIG.replace(f"  {side}: {{kind: transformer,", rotary))
-    engine = TARGET.load(run, tmp_path, CPU)
+    engine = TARGET.load(run, tmp_path)
     limits = (engine.max_source_length, engine.max_target_length)
     assert limits == ((None, 2047) if side == "encoder" else (2047, None))
 

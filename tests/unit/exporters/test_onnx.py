@@ -11,9 +11,8 @@ import torch
 from seq2attn.errors import UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.exporters.onnx_graphs import build_graphs
-from seq2attn.exporters.onnx_target import OnnxTarget
 from seq2attn.inference.engines.native import NativeEngine
-from seq2attn.inference.engines.onnx_engine import ENCODE_FILE, STEP_FILE, OnnxEngine, OnnxModel, OnnxState
+from seq2attn.inference.engines.onnx_engine import ENCODE_FILE, STEP_FILE, OnnxEngine, OnnxModel, OnnxState, load_onnx
 from seq2attn.models import build_model
 from seq2attn.nn.decoding_state import select_rows
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
@@ -108,4 +107,4 @@ def check_selected_rows(model: OnnxModel) -> None:
 
 def test_a_gpu_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the engine onnx runs on the CPU only; give ``device=cpu``"):
-        OnnxTarget().load(RunDirectory(tmp_path), tmp_path, torch.device("cuda"))
+        load_onnx(RunDirectory(tmp_path), tmp_path, torch.device("cuda"))

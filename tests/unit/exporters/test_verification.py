@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from seq2attn.config.base import FieldError
 from seq2attn.errors import UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.exporters.ctranslate2_target import CTranslate2Target
-from seq2attn.exporters.export_run import export_run
+from seq2attn.exporters.export_run import TARGETS, export_run
 from seq2attn.exporters.export_target import ExportTarget
-from seq2attn.exporters.targets import TARGETS
 from seq2attn.inference.engines.base import Engine
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.options.runs import ExportOptions, ImportOptions
@@ -93,8 +91,8 @@ class DefectiveTarget(ExportTarget):
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
 
-    def load(self, run: RunDirectory, folder: Path, device: torch.device) -> Engine:
-        return Defective(self.target.load(run, folder, device), self.defect)
+    def load(self, run: RunDirectory, folder: Path) -> Engine:
+        return Defective(self.target.load(run, folder), self.defect)
 
     def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
         return self.target.write_program(engine, run, folder, lines)

@@ -128,7 +128,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine]:
     for name, target in (("ctranslate2", CTranslate2Target()), ("transformers", HuggingFaceTarget())):
         (folder / name).mkdir()
         target.export(run, folder / name, "float32")
-        exported[name] = target.load(run, folder / name, torch.device("cpu"))
+        exported[name] = target.load(run, folder / name)
     model = run.load().model
     return {"native": NativeEngine(model), "onnx": OnnxEngine(model), **exported}  # type: ignore[arg-type]
 

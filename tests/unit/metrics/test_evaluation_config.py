@@ -186,30 +186,30 @@ def test_buckets_and_rows_of_the_table_cover_every_sentence_once(count: int):
 
 
 def test_a_bucket_has_the_score_of_its_sentences():
-    sources = ["a b"] * 3 + ["a b c d e f"] * 3 + [""]
-    references = ["yes it is so ."] * 3 + ["no it is not so ."] * 3 + ["yes it is so ."]
-    hypotheses = references[:3] + ["something else in every place"] * 3 + references[6:]
-    short, long = bleu_by_length(SCORERS, sources, hypotheses, [references], (5, 10), min_sentences=1)
-    assert (short.lowest, short.highest, short.sentences) == (0, 2, 4)
-    assert (long.lowest, long.highest, long.sentences) == (6, 6, 3)
+    sources = ["a b"] * 30 + ["a b c d e f"] * 30 + [""] * 10
+    references = ["yes it is so ."] * 30 + ["no it is not so ."] * 30 + ["yes it is so ."] * 10
+    hypotheses = references[:30] + ["something else in every place"] * 30 + references[60:]
+    short, long = bleu_by_length(SCORERS, sources, hypotheses, [references])
+    assert (short.lowest, short.highest, short.sentences) == (0, 2, 40)
+    assert (long.lowest, long.highest, long.sentences) == (6, 6, 30)
     assert short.score.value == pytest.approx(100)
-    assert long.score == SCORERS.scores(hypotheses[3:6], [references[3:6]])[0]
+    assert long.score == SCORERS.scores(hypotheses[30:60], [references[30:60]])[0]
     # All references count.
-    streams = [["other"] * 7, references]
-    short, long = bleu_by_length(SCORERS, sources, references, streams, (5, 10), min_sentences=1)
+    streams = [["other"] * 70, references]
+    short, long = bleu_by_length(SCORERS, sources, references, streams)
     assert (short.score.value, long.score.value) == pytest.approx((100, 100))
 
 
 def test_lengths_of_text_without_spaces_are_in_characters():
-    sources = ["今 天"] * 3 + ["今天天气很好，我们去公园散步"] * 3
-    (short, long) = buckets = bleu_by_length(SCORERS, sources, sources, [sources], min_sentences=1)
+    sources = ["今 天"] * 20 + ["今天天气很好，我们去公园散步"] * 20
+    (short, long) = buckets = bleu_by_length(SCORERS, sources, sources, [sources])
     assert (short.highest, long.lowest, long.mean_length) == (2, 14, 14)
     assert length_table({"one": buckets}).split()[:2] == ["characters", "sentences"]
-    lines = ["今" * length for length in (6, 10, 11)]  # edges are in words, each of two characters
-    buckets = bleu_by_length(SCORERS, lines, lines, [lines], (5,), min_sentences=1)
+    lines = ["今" * length for length in (6, 10, 11)] * 20  # maximum lengths are in words, each of two characters
+    buckets = bleu_by_length(SCORERS, lines, lines, [lines])
     assert [(bucket.lowest, bucket.highest) for bucket in buckets] == [(6, 10), (11, 11)]
     # The script of the source counts: this is BLEU by length of English words.
-    (bucket,) = bleu_by_length(SCORERS, ["a b"] * 6, sources, [sources])
+    (bucket,) = bleu_by_length(SCORERS, ["a b"] * 40, sources, [sources])
     assert (bucket.unit, bucket.highest) == ("words", 2)
 
 

@@ -8,7 +8,7 @@ import pytest
 from sacrebleu.significance import PairedTest
 
 from seq2attn.experiment.evaluation_config import EvaluationConfig
-from seq2attn.metrics.significance import SAMPLES, Comparison, combine_seeds, compare_systems, paired_scores
+from seq2attn.metrics.significance import SAMPLES, Comparison, combine_seeds, paired_scores
 from tests.support.marks import slow_but
 
 REFERENCES = ["a b c d e f", "g h i j k l", "m n o p q r", "s t u v w x", "a c e g i k"]
@@ -123,20 +123,20 @@ def test_an_outcome_needs_every_seed_and_more_than_the_deviation(scores, baselin
 
 
 def test_equal_systems_and_no_systems():
-    comparison = compare_systems(1, FIRST, {"same": FIRST}, METRICS, [REFERENCES])["same"]
-    overall = combine_seeds([comparison], [comparison.score], [comparison.score])
-    assert comparison.difference == 0 and overall.outcome == "one seed"
+    score = paired_scores(METRICS, {"first": FIRST, "same": FIRST}, [REFERENCES], ["bleu"])["BLEU"]["same"]
+    comparison = Comparison(1, score.value, 0.0, score.p_value, score.interval, score.signature)
+    assert combine_seeds([comparison], [score.value], [score.value]).outcome == "one seed"
     assert combine_seeds([comparison] * 2, [0.0, 0.0], [0.0, 0.0]).outcome == "no difference"
-    assert combine_seeds([], [comparison.score], []) is None
+    assert combine_seeds([], [score.value], []) is None
 
 
 def test_the_settings_of_the_config_count():
     second, references = [*REFERENCES[:3], *FIRST[3:]], [[line.upper() for line in REFERENCES], FIRST[::-1]]
     for settings in ({"lowercase": True}, {"tokenize": "char"}):
         metrics = EvaluationConfig(**settings).build(REFERENCES)
-        comparison = compare_systems(1, FIRST, {"b": second}, metrics, references)["b"]
+        score = paired_scores(metrics, {"a": FIRST, "b": second}, references, ["bleu"])["BLEU"]["b"]
         (expected,) = metrics.scores(second, references, ["bleu"])
-        assert comparison.score == pytest.approx(expected.value)
+        assert score.value == pytest.approx(expected.value)
         names = {"lowercase": "case:lc", "tokenize": "tok:char"}
-        assert [text in comparison.signature for text in names.values()] == [name in settings for name in names]
-        assert "nrefs:2|" in comparison.signature
+        assert [text in score.signature for text in names.values()] == [name in settings for name in names]
+        assert "nrefs:2|" in score.signature

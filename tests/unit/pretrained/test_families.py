@@ -30,9 +30,8 @@ from seq2attn.exporters.export_run import export_run
 from seq2attn.exporters.huggingface_target import HuggingFaceTarget
 from seq2attn.options import TranslationOptions
 from seq2attn.options.runs import ExportOptions, ImportOptions
-from seq2attn.pretrained.families import FAMILIES
 from seq2attn.pretrained.family import Family
-from seq2attn.pretrained.import_run import import_model
+from seq2attn.pretrained.import_run import FAMILIES, import_model
 from seq2attn.search.search_config import BeamConfig, GreedyConfig
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 from tests.support.marian import SOURCE

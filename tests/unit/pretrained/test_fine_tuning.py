@@ -14,8 +14,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.translator import Translator
 from seq2attn.options.runs import ImportOptions
-from seq2attn.pretrained.families import FAMILIES
-from seq2attn.pretrained.import_run import import_model
+from seq2attn.pretrained.import_run import FAMILIES, import_model
 from seq2attn.search.search_config import GreedyConfig, LengthsConfig
 from seq2attn.training.train import train
 from tests.support.marian import (

@@ -14,9 +14,8 @@ from seq2attn.data.collate import collate_source
 from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
-from seq2attn.exporters.export_run import export_run
+from seq2attn.exporters.export_run import export, export_run
 from seq2attn.exporters.huggingface_target import HuggingFaceTarget
-from seq2attn.exporters.targets import get_target
 from seq2attn.inference.engines.exported import load_exported_engine
 from seq2attn.inference.engines.source_limit import max_source_length
 from seq2attn.options.runs import ExportOptions, ImportOptions
@@ -179,4 +178,4 @@ def test_it_is_no_engine(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no engine `huggingface`"):
         load_exported_engine(RunDirectory(tmp_path), "huggingface", None, torch.device("cpu"))
     with pytest.raises(UserError, match="``to=torch``: there is no such format; known: ctranslate2, onnx, huggingf"):
-        get_target("torch")
+        export(tmp_path, "torch")

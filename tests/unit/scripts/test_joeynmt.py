@@ -7,7 +7,7 @@ import pytest
 from sacrebleu import corpus_bleu
 
 from seq2attn.data.prepared_data import load_prepared
-from seq2attn.evaluation.evaluate import EvaluationSet, SetResult, read_sets, write_reports
+from seq2attn.evaluation.evaluate import EvaluationSet, SetResult, read_sets, write_report
 from seq2attn.experiment.evaluation_config import EvaluationConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.search.search_config import BeamConfig
@@ -70,7 +70,7 @@ esac
     half = [one if place % 2 else "x" for place, one in enumerate(test.references[0])]
     scores = tuple(test.metrics.scores(half, test.references))
     result = SetResult("test", test.digests, len(half), scores, (), 1.0, 1, tuple(half), None, ())
-    write_reports(run, run.weights_origin(), [result], BeamConfig(), "")
+    write_report(run, run.weights_origin(), result, BeamConfig(), "")
     ((label, name, ours, theirs, p),) = joeynmt.compare(run, str(program))
     expected = [corpus_bleu(lines, test.references).score for lines in (half, test.sources)]
     assert [label, name, ours, theirs] == [f"{corpus.name}/run", "test", *(f"{bleu:.2f}" for bleu in expected)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import results
 
-from seq2attn.evaluation.evaluate import Digests, SetResult, write_reports
+from seq2attn.evaluation.evaluate import Digests, SetResult, write_report
 from seq2attn.metrics.sacrebleu_metrics import Score
 from seq2attn.search.search_config import BeamConfig
 from tests.support.untrained_runs import untrained_run
@@ -29,7 +29,7 @@ def test_runs_of_one_name_have_their_own_scores(
     for beam_sizes in ((5, 5), (5, 4)):
         for (name, run), beam_size in zip(runs.items(), beam_sizes, strict=True):
             search = BeamConfig(beam_size=beam_size)
-            write_reports(run, run.weights_origin(), [result_of(names[name])], search, "")
+            write_report(run, run.weights_origin(), result_of(names[name]), search, "")
         results.main()
         out = capsys.readouterr().out
         rows = [[cell.strip() for cell in line.split("|")] for line in out.split("\n")]
@@ -39,7 +39,7 @@ def test_runs_of_one_name_have_their_own_scores(
     with pytest.raises(SystemExit):
         results.main()
     assert "--test tset: the test sets of all runs are test\n" in capsys.readouterr().err
-    write_reports(run, run.weights_origin(), [result_of(1.0, "another text")], search, "")
+    write_report(run, run.weights_origin(), result_of(1.0, "another text"), search, "")
     with pytest.raises(SystemExit):
         results.main()
     assert "`test` is another text in some runs" in capsys.readouterr().err
@@ -47,12 +47,12 @@ def test_runs_of_one_name_have_their_own_scores(
 
 def test_scores_of_other_weights_do_not_count(tmp_path: Path) -> None:
     run = untrained_run(tmp_path)
-    write_reports(run, {**run.weights_origin(), "updates": 9}, [result_of(1.0)], BeamConfig(), "")
+    write_report(run, {**run.weights_origin(), "updates": 9}, result_of(1.0), BeamConfig(), "")
     with pytest.raises(SystemExit, match="run: no BLEU of the weights that it has now: seq2attn evaluate"):
         results.reports_of(run.folder)
     other = replace(result_of(2.0), name="other")  # `evaluate RUN` does not repeat a set that the config does not have
-    write_reports(run, run.weights_origin(), [other], BeamConfig(), "")
+    write_report(run, run.weights_origin(), other, BeamConfig(), "")
     assert [*results.reports_of(run.folder)] == ["other"]
     without = replace(result_of(3.0), name="more", scores=(Score("chrF2", 3.0, "a signature"),))
-    write_reports(run, run.weights_origin(), [without], BeamConfig(), "")
+    write_report(run, run.weights_origin(), without, BeamConfig(), "")
     assert [*results.reports_of(run.folder)] == ["other"]
