@@ -31,7 +31,7 @@ from seq2attn.data.training_set import TrainingPart
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError
 from seq2attn.io.files import FORMAT_VERSION, read_object, remove_temporary, write_json, write_manifest
-from seq2attn.io.terminal import Log
+from seq2attn.io.terminal import Log, plural
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer, load_tokenizers
 
@@ -116,7 +116,7 @@ class _Preparation:
         train = {f"train {number}" if several else "train": corpus for number, corpus in enumerate(data.train, 1)}
         sizes = {name: _count_pairs(corpus) for name, corpus in {**train, "dev": data.dev}.items()}
         all_sizes = (*sizes.items(), *test_sizes.items())
-        self.log(", ".join(f"{name}: {size:,} pairs" for name, size in all_sizes))
+        self.log(", ".join(f"{name}: {plural(size, 'pair')}" for name, size in all_sizes))
         tokenizers = self._begin()
         inspector, pair_filter, parts = CorpusInspector(*tokenizers), PairFilter(data.filters), list[TrainingPart]()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seq2attn.data.corpus import TextPair
+from seq2attn.data.corpus import Corpus, TextPair
+from seq2attn.data.filter import EncodedPair, FiltersConfig, PairFilter
+from seq2attn.data.prepared_data import PreparedData
 from seq2attn.data.readers import PlainTextConfig, check_regular
+from seq2attn.data.training_set import TrainingPart, TrainingSet
 from seq2attn.errors import DataError
 from seq2attn.io.files import atomic_dir
+from seq2attn.io.terminal import plural
+from seq2attn.tokenizers.base import TokenizerPair
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 
 SAMPLE_PAIRS = 5000
 """Minimum number of pairs of a sample of a larger text; at most twice as many."""
@@ -88,8 +94,9 @@ def split_rows(files: tuple[Path, Path], size: int) -> NDArray[np.bool_]:
     single, num_pairs = np.flatnonzero(np.all([counts[row] == 1 for row, counts in sides], axis=0)), len(hashes[0])
     if size > min(len(single), num_pairs // 2):
         raise DataError(
-            f"{files[0]}: a dev set of {size:,} is too large: at most half of the {num_pairs:,} pairs can be split off,"
-            f" of the {len(single):,} whose sentences no other has; give a smaller ``dev_size``, or files of a dev set"
+            f"{files[0]}: a dev set of {size:,} is too large: at most half of the {plural(num_pairs, 'pair')} can be"
+            f" split off, of the {len(single):,} whose sentences no other has; give a smaller ``dev_size``, or files"
+            " of a dev set"
         )
     return np.isin(np.arange(num_pairs), np.random.default_rng(1).choice(single, size, replace=False))
 
@@ -102,3 +109,24 @@ def write_split(files: tuple[Path, Path], rows: NDArray[np.bool_], folder: Path)
         for pair, is_dev in zip(read_pairs(files), rows, strict=True):
             for line, stream in zip(pair, streams[2:] if is_dev else streams[:2], strict=True):
                 print(line, file=stream)
+
+
+def prepare_sample(
+    text: TokenizersConfig, filters: FiltersConfig, train: ParallelText, dev: Sequence[TextPair]
+) -> PreparedData:
+    """The sample of a text, in memory, with tokenizers that are trained on it. Raises DataError if no pair is left."""
+    sources, targets = ([pair[side] for pair in train.sample] for side in (0, 1))
+    source, target = text.per_side
+    first = source.train(sources + targets if text.is_joint else sources)
+    tokenizers = TokenizerPair(first, first if text.is_joint else target.train(targets))
+
+    def encode(pair: TextPair) -> EncodedPair:
+        return EncodedPair(pair, (tokenizers.source.encode(pair[0]), tokenizers.target.encode(pair[1])))
+
+    pair_filter, size = PairFilter(filters), tokenizers.max_vocab_size
+    corpus = Corpus.from_pairs((pair.ids for pair in pair_filter.filter(map(encode, train.sample))), size)
+    part = TrainingPart.of_corpus(PlainTextConfig.of_files(*train.files), pair_filter.report)
+    dev_corpus = Corpus.from_pairs((encode(pair).ids for pair in dev), size)
+    dev_sources, dev_targets = zip(*dev, strict=True)
+    training_set = TrainingSet(tokenizers, corpus, Path(), (part,))
+    return PreparedData(*tokenizers, training_set, dev_corpus, dev_sources, (dev_targets,))

@@ -8,6 +8,7 @@ from seq2attn.data.prepare import is_prepared
 from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.tables import format_table
+from seq2attn.io.terminal import plural
 from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection, count_parameters, count_trained
 from seq2attn.nn.device import configure_cuda
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
@@ -52,7 +53,8 @@ def _measure(experiment: ExperimentConfig) -> str:
     experiment = experiment.model_copy(update={"training": training})
     speed = measure_speed(experiment, prepared, DistributedContext(0, 1, device), seconds=3.0)
     times = f"{speed.seconds_per_update:.2g} s an update, {speed.seconds_per_validation:.2g} s a validation"
-    return f"{times}, with {training.batch.tokens} tokens on {device}{', which was busy' if speed.is_busy else ''}"
+    tokens, busy = plural(training.batch.require_tokens(), "token"), ", which was busy" if speed.is_busy else ""
+    return f"{times}, with {tokens} on {device}{busy}"
 
 
 def parts_table(model: nn.Module) -> str:

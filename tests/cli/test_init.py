@@ -157,7 +157,7 @@ def test_a_time_that_is_too_short(tmp_path, invoke):
 def test_a_time_that_is_too_short_names_models_that_were_tried(tmp_path, monkeypatch):
     """On a machine that is slower than the table, whose other models seem faster."""
     write_toy(tmp_path)
-    monkeypatch.setattr("seq2attn.starter.candidates.measure_speed", lambda *_: Speed(1.0, 0.1, 1.0))
+    monkeypatch.setattr("seq2attn.starter.init.measure_speed", lambda *_: Speed(1.0, 0.1, 1.0))
     lines, paths = list[str](), [tmp_path / f"text/{name}" for name in ("train.de", "train.en", "dev.de", "dev.en")]
     init(InitOptions(*paths, hours=0.001, device="cpu", output=tmp_path / "my.yaml"), lines.append)
     (named,) = re.findall(r"too short for one epoch \((.*)\): give", "\n".join(lines))
@@ -174,7 +174,7 @@ def test_a_dev_set_that_is_training_text(tmp_path, invoke):
 
 def test_a_text_that_is_too_small_for_the_time(tmp_path, invoke):
     write_toy(tmp_path)
-    warning = r"warning: the text is so small that it is seen [\d,]+ times: give more text, or less time"
+    warning = r"warning: the text is so small that it is seen [\d,]+ times: give more text or less time"
     assert re.search(warning, invoke("init", *TEXT, "--hours", 1).out)
     assert not re.search(warning, invoke("init", *TEXT, "--hours", 0.001, "-o", "short.yaml").out)
 
