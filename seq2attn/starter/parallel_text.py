@@ -27,6 +27,8 @@ from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 
 SAMPLE_PAIRS = 5000
 """Minimum number of pairs of a sample of a larger text; at most twice as many."""
+MAX_CHARACTERS = 2000
+"""Number of characters of a line in a sample: more than a training pair has, and little enough for memory and trial."""
 MIN_SHARED_LETTERS = 0.2
 """Share of the letters that two languages have in common if they are written in one script."""
 SPLIT_FILES = "train.source", "train.target", "dev.source", "dev.target"
@@ -38,7 +40,7 @@ class ParallelText:
 
     files: tuple[Path, Path]
     num_pairs: int
-    sample: list[TextPair]  # spread evenly over the files
+    sample: list[TextPair]  # spread evenly over the files; very long lines are cut
     num_found: int  # pairs of another text that are in this one
 
     @classmethod
@@ -46,7 +48,8 @@ class ParallelText:
         """Two files, and which pairs of another text they have. Raises DataError for text that cannot be used."""
         others = set(others)
         missing, sample, step, number = {*others}, list[TextPair](), 1, 0
-        for number, pair in enumerate(read_pairs(files), start=1):
+        for number, (source, target) in enumerate(read_pairs(files), start=1):
+            pair = source[:MAX_CHARACTERS], target[:MAX_CHARACTERS]
             missing.discard(pair)
             if number % step == 0:
                 sample.append(pair)
