@@ -100,9 +100,8 @@ class FilterReport:
     def __str__(self) -> str:
         counts = asdict(self)
         num_read, num_kept = counts.pop("num_read"), counts.pop("num_kept")
-        reasons = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items() if count]
-        left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
-        return f"kept {num_kept:,} of {plural(num_read, 'pair')}{left_out}"
+        reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items() if count)
+        return f"kept {num_kept:,} of {plural(num_read, 'pair')}" + f"; left out: {reasons}" * bool(reasons)
 
 
 class PairFilter:

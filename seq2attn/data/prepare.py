@@ -193,9 +193,8 @@ def _count_pairs(corpus: CorpusConfig) -> int:
 
 
 def _encode(corpus: CorpusConfig, tokenizers: TokenizerPair, name: str, size: int) -> Iterator[EncodedPair]:
-    source, target = tokenizers
     pairs = tqdm(read_pairs(corpus), f"encode {name}", size, unit=" pairs", disable=None)
-    return (EncodedPair(text, (source.encode(text[0]), target.encode(text[1])), links) for text, links in pairs)
+    return (EncodedPair(text, tokenizers.encode(text), links) for text, links in pairs)
 
 
 def _save(

@@ -27,7 +27,7 @@ from seq2attn.io.files import write_bytes
 from seq2attn.io.tables import format_table
 from seq2attn.io.terminal import Log, plural
 from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters
-from seq2attn.nn.device import configure_cuda, resolve_device
+from seq2attn.nn.device import resolve_device
 from seq2attn.nn.precision import has_bfloat16_products
 from seq2attn.options import InitOptions
 from seq2attn.starter.candidates import REPEATS, Candidate, Candidates, Estimate
@@ -58,16 +58,12 @@ class Starter:
     dev: ParallelText
     prepared: PreparedData  # of their samples
     device: torch.device
+    duration: Duration
 
     @property
-    def duration(self) -> Duration:
-        """The time of the training."""
-        return Duration(self.options.hours or DEFAULT_HOURS[self.device.type], "hours")
-
-    @property
-    def precision(self) -> str | None:
-        """bfloat16 for a processor that multiplies it faster; None for the default."""
-        return "bfloat16" if self.device.type == "cpu" and has_bfloat16_products() else None
+    def precision(self) -> str:
+        """bfloat16 for a processor that multiplies it faster."""
+        return "bfloat16" if self.device.type == "cpu" and has_bfloat16_products() else "auto"
 
     @property
     def tokens_per_epoch(self) -> float:
@@ -106,12 +102,9 @@ class Starter:
         tokens = min(batch["tokens"], 2 * auto_batch_tokens(self.prepared.train.corpus.lengths, share))
         lr = float(f"{optimizer['lr'] * math.sqrt(tokens / batch['tokens']):.2g}")
         training |= {"batch": {**batch, "tokens": tokens}, "optimizer": {**optimizer, "lr": lr}}
+        training |= {"device": self.options.device, "precision": self.precision}
         if self.dev.num_pairs > MAX_DEV_PAIRS:
             training["validation"] = {"max_sentences": MAX_DEV_PAIRS}
-        if self.options.device != "auto":
-            training["device"] = self.options.device
-        if self.precision is not None:
-            training["precision"] = self.precision
         return {
             "data": {"train": train, "dev": dev, "filters": FILTERS.model_dump(exclude_unset=True)},
             "tokenizer": self.candidates.tokenizers(self.train),
@@ -121,21 +114,17 @@ class Starter:
 
     def by_table(self) -> list[Estimate]:
         """All candidates at the speed of the table, the best first."""
-        scale = 1.0
-        if self.device.type == "cpu":
-            scale = math.sqrt(torch.get_num_threads() / 2) * (BFLOAT16_SPEED if self.precision else 1)
-        return self._estimates({x.shape: Speed(0, scale * x.speed[self.device.type], 0) for x in self.candidates.rows})
+        scale = math.sqrt(torch.get_num_threads() / 2) if self.device.type == "cpu" else 1.0
+        scale *= BFLOAT16_SPEED if self.precision == "bfloat16" else 1.0
+        speeds = {row.shape: Speed(0, scale * row.speed[self.device.type], 0) for row in self.candidates.rows}
+        return self.candidates.estimates(speeds, self.tokens_per_epoch, self.duration.seconds)
 
     def measured(self, seconds: float) -> list[Estimate]:
         """Those of the first shapes of the table at the speed that is measured in some seconds, the best first."""
-        configure_cuda(self.device, tf32=True)
-        context, speeds = DistributedContext(0, 1, self.device), dict[str, Speed]()
+        alone, time = DistributedContext(0, 1, self.device), seconds / MAX_TRIED
         rows = {estimate.candidate.shape: estimate.candidate for estimate in self.by_table()}  # the last of each shape
-        for row in tqdm([*rows.values()][:MAX_TRIED], "try models", unit=" models", disable=None):
-            speeds[row.shape] = measure_speed(self.experiment(row), self.prepared, context, seconds / MAX_TRIED)
-        return self._estimates(speeds)
-
-    def _estimates(self, speeds: dict[str, Speed]) -> list[Estimate]:
+        tried = tqdm([*rows.values()][:MAX_TRIED], "try models", unit=" models", disable=None)
+        speeds = {row.shape: measure_speed(self.experiment(row), self.prepared, alone, time) for row in tried}
         return self.candidates.estimates(speeds, self.tokens_per_epoch, self.duration.seconds)
 
     def table(self, estimates: Sequence[Estimate]) -> str:
@@ -160,8 +149,8 @@ class Starter:
         elif best.bleu is None:
             why = "the fastest: none was measured with so little"
         yield f"chosen: {best.candidate.name}, {why}"
-        if self.precision is not None:
-            yield f"{self.precision}: this processor has instructions for it; without them, remove the key `precision`"
+        if self.precision == "bfloat16":
+            yield "bfloat16: this processor has instructions for it; without them, remove the key `precision`"
         if best.epochs < 1:
             hours = self.tokens_per_epoch / best.speed.target_tokens_per_second / 3600
             needed = f"{plural(hours, 'hour', ',.2g')} with {best.candidate.shape}"
@@ -192,11 +181,12 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     candidates = Candidates.load()
     tokenizers = TokenizersConfig(**candidates.tokenizers(train))
     prepared = prepare_sample(tokenizers, FILTERS, train, dev.sample[:MAX_DEV_PAIRS])
-    starter = Starter(options, candidates, train, dev, prepared, device)
+    duration = Duration(options.hours or DEFAULT_HOURS[device.type], "hours")
+    starter = Starter(options, candidates, train, dev, prepared, device, duration)
     if options.trial:
         log(f"trying models on {device} for {plural(trial_seconds, 'second', 'g')}")
     estimates = starter.measured(trial_seconds) if options.trial else starter.by_table()
-    how = f"{starter.duration} on {device}, {'measured' if options.trial else 'by a table of speeds'}:"
+    how = f"{duration} on {device}, {'measured' if options.trial else 'by a table of speeds'}:"
     comments = [how, *starter.reasons(estimates)]
     log("\n".join(comments))
     if rows is not None:

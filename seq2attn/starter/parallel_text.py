@@ -122,14 +122,11 @@ def prepare_sample(
     source, target = text.per_side
     first = source.train(sources + targets if text.is_joint else sources)
     tokenizers = TokenizerPair(first, first if text.is_joint else target.train(targets))
-
-    def encode(pair: TextPair) -> EncodedPair:
-        return EncodedPair(pair, (tokenizers.source.encode(pair[0]), tokenizers.target.encode(pair[1])))
-
     pair_filter, size = PairFilter(filters), tokenizers.max_vocab_size
-    corpus = Corpus.from_pairs((pair.ids for pair in pair_filter.filter(map(encode, train.sample))), size)
+    encoded = (EncodedPair(pair, tokenizers.encode(pair)) for pair in train.sample)
+    corpus = Corpus.from_pairs((pair.ids for pair in pair_filter.filter(encoded)), size)
     part = TrainingPart.of_corpus(PlainTextConfig.of_files(*train.files), pair_filter.report)
-    dev_corpus = Corpus.from_pairs((encode(pair).ids for pair in dev), size)
-    dev_sources, dev_targets = zip(*dev, strict=True)
     training_set = TrainingSet(tokenizers, corpus, Path(), (part,))
+    dev_corpus = Corpus.from_pairs(map(tokenizers.encode, dev), size)
+    dev_sources, dev_targets = zip(*dev, strict=True)
     return PreparedData(*tokenizers, training_set, dev_corpus, dev_sources, (dev_targets,))

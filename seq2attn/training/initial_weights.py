@@ -19,7 +19,7 @@ from seq2attn.errors import ConfigError, UserError
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.experiment.training_config import InitFromConfig, LoRAConfig, TrainingConfig
-from seq2attn.io.terminal import Log, plural
+from seq2attn.io.terminal import Log
 from seq2attn.losses.training_loss import TrainingLoss, perplexity
 from seq2attn.models import Seq2Seq
 from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection, count_trained, select_parameters
@@ -129,8 +129,7 @@ def _load_run(
     for side, mapping in rows.items():
         log(f"{side} vocabulary: {mapping}")
     if unused := [name for name in weights if name not in model.state_dict()]:
-        count = plural(len(unused), "parameter")
-        log(f"warning: the model has no place for {count} of {run.folder}, such as `{unused[0]}`")
+        log(f"warning: weights of {run.folder} without a place in the model: {len(unused)}, such as `{unused[0]}`")
 
 
 def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -88,19 +88,16 @@ def auto_warmup(updates: int) -> int:
     return max(1, min(MAX_WARMUP, updates // 10))
 
 
-def time_limit(limits: Iterable[Duration]) -> float | None:
-    """The shortest of the limits that are times, in seconds."""
-    return min((limit.seconds for limit in limits if limit.unit in SECONDS), default=None)
-
-
-def plan_training(training: TrainingConfig, per_epoch: int, state: TrainState, speed: Speed | None) -> Plan:
-    """The rest of a training of `per_epoch` updates, from `state` on; `speed` is needed if a time can end it."""
-    given, time = training.validation.every, time_limit(training.max_duration)
+def plan_training(
+    training: TrainingConfig, per_epoch: int, state: TrainState, measure: Callable[[TrainingConfig], Speed] | None
+) -> Plan:
+    """The rest of a training of `per_epoch` updates, from `state` on; its speed is measured if a time can end it."""
+    given, times = training.validation.every, [x.seconds for x in training.max_duration if x.unit in SECONDS]
     every = Duration(1, "epochs") if given == "auto" else given
     limit = num_updates(training.max_duration, per_epoch, state)
-    if time is None or speed is None:
+    if not times or measure is None:
         return Plan(limit, every, per_epoch)
-    seconds = max(0.0, time - state.seconds)
+    speed, seconds = measure(training), max(0.0, min(times) - state.seconds)
     count = num_validations(seconds, speed)
     evenly = Duration(seconds / count, "seconds") if given == "auto" else given
     num_left = max(1, int(seconds / _seconds_per_update(evenly, per_epoch, speed) + 1e-9)) if seconds else 0

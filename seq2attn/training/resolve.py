@@ -25,7 +25,7 @@ from seq2attn.optim.lr_schedules import resolve_schedule, total_updates, warmup_
 from seq2attn.search.search_config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.config_changes import Resumption
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.plan import MAX_WARMUP, Plan, Speed, auto_warmup, plan_training, time_limit
+from seq2attn.training.plan import MAX_WARMUP, Plan, Speed, auto_warmup, plan_training
 from seq2attn.training.train_state import TrainState
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
@@ -153,8 +153,7 @@ def resolve_training(
             f"warning: batches of {plural(tokens, 'token')} make {plural(per_epoch, 'update')} per epoch of this"
             f" corpus; `training.batch.tokens: {suggested}` suits its size"
         )
-    speed = measure(training) if measure is not None and time_limit(training.max_duration) is not None else None
-    plan = plan_training(training, per_epoch, state, speed)
+    plan = plan_training(training, per_epoch, state, measure)
     updates, schedule = plan.updates or 1, training.lr_schedule
     warmup = auto_warmup(updates)
     if total_updates(schedule) == "auto":
@@ -164,7 +163,7 @@ def resolve_training(
         notes.append(f"warm-up: {plural(warmup, 'update')}, {share} of about {updates:,}")
     schedule = resolve_schedule(schedule, warmup=warmup, total=updates)
     training = training.with_value("lr_schedule", schedule).with_value("validation.every", plan.validation_every)
-    if speed is None and state.planned_updates is not None:  # whose end is not that of this plan
+    if plan.speed is None and state.planned_updates is not None:  # whose end is not that of this plan
         return training, plan.kept(state, state.planned_updates), notes
     return training, plan, notes + plan.warnings(schedule)
 

@@ -20,6 +20,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.terminal import Log
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
+from seq2attn.nn.device import configure_cuda
 from seq2attn.optim.lr_schedules import ConstantScheduleConfig
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.distributed import DistributedContext, StopRequest
@@ -63,6 +64,7 @@ def measure_speed(
 
     All processes get the same numbers. `training.batch.tokens` has to be a number.
     """
+    configure_cuda(distributed.device, tf32=experiment.training.precision != "float32")
     corpus, rows = prepared.train.corpus, prepared.train.rows(0, 0)
     rows = rows[:: math.ceil(len(rows) / MAX_PAIRS)]
     planned = plan_updates(corpus.lengths[rows], experiment.training, distributed, epoch=0)

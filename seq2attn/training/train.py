@@ -147,8 +147,7 @@ def _fit_batches(experiment: ExperimentConfig, prepared: PreparedData, session: 
     distributed = session.distributed
     if distributed.device.type != "cuda":
         raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
-    loss_module, optimizer = build_parts(experiment, prepared, distributed.device)
-    trial = MemoryTrial(experiment.training, loss_module, optimizer, distributed)
+    trial = MemoryTrial(experiment.training, *build_parts(experiment, prepared, distributed.device), distributed)
     tokens = trial.find_max_tokens(prepared.train.epoch_corpus(0, 0), prepared.train.rows(0, 0))
     training = experiment.training.with_batch_tokens(tokens)
     session.logger.log_session(f"batch: {training.batch.tokens:,} tokens, by the memory of the GPU")

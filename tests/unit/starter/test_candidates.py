@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from seq2attn.config.duration import Duration
 from seq2attn.data.corpus import Corpus
 from seq2attn.data.filter import FilterReport
 from seq2attn.data.prepared_data import PreparedData
@@ -31,8 +32,8 @@ def starter(folder: Path, *, num_pairs: int, hours: float, device: str = "cpu") 
     train = TrainingSet(TokenizerPair(tokenizer, tokenizer), corpus, folder, (TrainingPart(FilterReport(4, 4)),))
     prepared = PreparedData(tokenizer, tokenizer, train, corpus, ("a",), (("a",),))
     text = ParallelText((folder, folder), num_pairs, [("a b", "a b")], 0)
-    options = InitOptions(folder / "a", folder / "b", dev_size=1, output=folder / "my.yaml", hours=hours)
-    return Starter(options, CANDIDATES, text, text, prepared, torch.device(device))
+    options = InitOptions(folder / "a", folder / "b", dev_size=1, output=folder / "my.yaml")
+    return Starter(options, CANDIDATES, text, text, prepared, torch.device(device), Duration(hours, "hours"))
 
 
 def test_repeated_text_is_worth_less_and_less():

@@ -26,7 +26,7 @@ def make_starter(folder: Path, *, name: str = "text", source: str = GERMAN, targ
     options = InitOptions(*files, dev_size=1, output=folder / "my.yaml", run_dir=Path(name))
     tokenizers = TokenizersConfig(**CANDIDATES.tokenizers(text))
     prepared = prepare_sample(tokenizers, FiltersConfig(), text, text.sample)
-    return Starter(options, CANDIDATES, text, text, prepared, torch.device("cpu"))
+    return Starter(options, CANDIDATES, text, text, prepared, torch.device("cpu"), Duration(1, "hours"))
 
 
 @pytest.mark.parametrize("source", [GERMAN, RUSSIAN], ids=["de", "ru"])

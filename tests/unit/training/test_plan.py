@@ -22,7 +22,8 @@ MAX_VALIDATIONS, MIN_VALIDATIONS = 8, 3
 
 
 def plan(speed, state=None, per_epoch=100, **training):
-    return plan_training(TrainingConfig(**training), per_epoch, state or TrainState(), speed)
+    measure = None if speed is None else lambda config: speed
+    return plan_training(TrainingConfig(**training), per_epoch, state or TrainState(), measure)
 
 
 def resolve(speed, state=None, **training):
