@@ -26,7 +26,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.files import write_bytes
 from seq2attn.io.tables import format_table
 from seq2attn.io.terminal import Log, plural
-from seq2attn.models.build import assumed_vocab_sizes, build_on_meta_device, count_parameters
+from seq2attn.models.build import build_on_meta_device, count_parameters
 from seq2attn.nn.device import resolve_device
 from seq2attn.nn.precision import has_bfloat16_products
 from seq2attn.options import InitOptions
@@ -77,17 +77,16 @@ class Starter:
 
     def text(self, candidate: Candidate, comments: Sequence[str] = ()) -> str:
         """The YAML of the config of a candidate."""
-        output, run_dir = self.options.output, self.options.run_dir or Path("runs", self.options.output.stem)
+        run_dir = self.options.run_dir or Path("runs", self.options.output.stem)
         template = files("seq2attn.starter").joinpath("template.yaml").read_text(encoding="utf-8")
         style: dict[str, Any] = {"default_flow_style": None, "sort_keys": False, "allow_unicode": True, "width": 1000}
         sections = {key: yaml.safe_dump(value, **style) for key, value in self._sections(candidate).items()}
         return template.format(
             **{key: indent(text.rstrip(), "  ") for key, text in sections.items()},
-            pairs=self.train.num_pairs,
-            name=output.name,
+            starter=self,
+            candidate=candidate,
             comments=indent("\n".join(comments), "# "),
             run_dir=json.dumps(str(run_dir), ensure_ascii=False),
-            about=candidate.about,
         )
 
     def _sections(self, candidate: Candidate) -> dict[str, dict[str, Any]]:
@@ -102,15 +101,11 @@ class Starter:
         tokens = min(batch["tokens"], 2 * auto_batch_tokens(self.prepared.train.corpus.lengths, share))
         lr = float(f"{optimizer['lr'] * math.sqrt(tokens / batch['tokens']):.2g}")
         training |= {"batch": {**batch, "tokens": tokens}, "optimizer": {**optimizer, "lr": lr}}
-        training |= {"device": self.options.device, "precision": self.precision}
         if self.dev.num_pairs > MAX_DEV_PAIRS:
             training["validation"] = {"max_sentences": MAX_DEV_PAIRS}
-        return {
-            "data": {"train": train, "dev": dev, "filters": FILTERS.model_dump(exclude_unset=True)},
-            "tokenizer": self.candidates.tokenizers(self.train),
-            "model": model,
-            "training": {"max_duration": [str(self.duration)], "lr_schedule": {"kind": "cosine"}, **training},
-        }
+        data = {"train": train, "dev": dev, "filters": FILTERS.model_dump(exclude_unset=True)}
+        tokenizers = self.candidates.tokenizers(self.train)
+        return {"data": data, "tokenizer": tokenizers, "model": model, "training": training}
 
     def by_table(self) -> list[Estimate]:
         """All candidates at the speed of the table, the best first."""
@@ -130,9 +125,9 @@ class Starter:
     def table(self, estimates: Sequence[Estimate]) -> str:
         """The estimates as rows."""
         rows = [("model", "parameters", "target tokens/s", "epochs", "BLEU*")]
+        vocab_sizes = [len(vocabulary) for vocabulary in self.prepared.tokenizers.vocabularies]
         for one in estimates:
-            experiment = self.experiment(one.candidate)
-            model = build_on_meta_device(experiment.model, *assumed_vocab_sizes(experiment.tokenizer))
+            model = build_on_meta_device(self.experiment(one.candidate).model, *vocab_sizes)
             size, speed = f"{count_parameters(model):,}", f"{one.speed.target_tokens_per_second:,.0f}"
             bleu = "-" if one.bleu is None else f"{one.bleu:.0f}"
             rows.append((one.candidate.name, size, speed, f"{one.epochs:,.1f}", bleu))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -89,12 +88,10 @@ def read_pairs(files: tuple[Path, Path]) -> Iterator[TextPair]:
 
 def split_rows(files: tuple[Path, Path], size: int) -> NDArray[np.bool_]:
     """The pairs of a dev set, [pairs], at random but always the same, without sentences of others. Raises DataError."""
-    hashes = array("q"), array("q")
-    for pair in read_pairs(files):
-        for side, line in zip(hashes, pair, strict=True):
-            side.append(hash(line.strip()))
-    sides = [np.unique(np.array(side), return_inverse=True, return_counts=True)[1:] for side in hashes]
-    single, num_pairs = np.flatnonzero(np.all([counts[row] == 1 for row, counts in sides], axis=0)), len(hashes[0])
+    lines = (line for pair in read_pairs(files) for line in pair)
+    hashes = np.fromiter((hash(line.strip()) for line in lines), np.int64).reshape(-1, 2)
+    sides = [np.unique(side, return_inverse=True, return_counts=True)[1:] for side in hashes.T]
+    single, num_pairs = np.flatnonzero(np.all([counts[row] == 1 for row, counts in sides], axis=0)), len(hashes)
     if size > min(len(single), num_pairs // 2):
         raise DataError(
             f"{files[0]}: a dev set of {size:,} is too large: at most half of the {plural(num_pairs, 'pair')} can be"

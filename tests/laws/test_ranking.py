@@ -5,6 +5,7 @@ import pytest
 import seq2attn
 from seq2attn.errors import RunError, TrainingInterrupted, UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.io.terminal import plural
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
@@ -222,7 +223,7 @@ def test_a_mean_that_is_worse_than_the_best_checkpoint_is_not_kept(corpus, count
     assert_same(load_tensors(run.weights_path), load_tensors(run.folder / "checkpoints" / best / "model.safetensors"))
     (line,) = [line for line in log_of(run).split("\n") if " is worse than " in line]
     assert (
-        f"the mean of {count} checkpoints (loss " in line
+        f"the mean of {plural(count, 'checkpoint')} (loss " in line
         and f"update {int(best)} (loss {losses[int(best)]:.3f}  ppl " in line
     )
     assert train_run(corpus, "run", resume=True, **options).weights_origin() == origin
