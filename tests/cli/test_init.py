@@ -10,9 +10,10 @@ import torch
 
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.models.build import build_on_meta_device, count_parameters
 from seq2attn.options import InitOptions
 from seq2attn.starter.init import init
-from seq2attn.tokenizers.tokenizer_config import load_tokenizer
+from seq2attn.tokenizers.tokenizer_config import load_tokenizer, load_tokenizers
 from seq2attn.training.plan import Speed
 from tests.support.commands import ENVIRONMENT, ROOT, command, write_lines, write_toy
 
@@ -70,8 +71,12 @@ def test_a_trial_on_this_machine(tmp_path, invoke):
     shown = [f"# {line}" for line in "\n".join(lines).split("\n") if line in text]
     assert text.count("\n# model ") == 1 and "\n".join(shown[shown.index("# 0.5 hours on cpu, measured:") :]) in text
     assert [line for line in shown if line.startswith(f"# {estimate.candidate.name} ")]
-    assert config_of(tmp_path).training.device == "cpu"
+    config = config_of(tmp_path)
+    assert config.training.device == "cpu"
     assert {path.name for path in tmp_path.iterdir()} == {"my.yaml", "text", "toy.yaml"}
+    invoke("prepare", "my.yaml")
+    sizes = map(len, load_tokenizers(tmp_path / "runs/my").vocabularies)
+    assert f"  {count_parameters(build_on_meta_device(config.model, *sizes)):,}  " in text
 
 
 @pytest.mark.parametrize(
