@@ -165,17 +165,17 @@ def init(options: InitOptions, log: Log, trial_seconds: float = TRIAL_SECONDS) -
     device = resolve_device(options.device)
     if options.dev_source is not None and options.dev_target is not None:
         dev = ParallelText.read((options.dev_source, options.dev_target))
-        train = ParallelText.read(text_files, others=dev.sample)
+        text = train = ParallelText.read(text_files, others=dev.sample)
     else:
-        rows = split_rows(text_files, options.dev_size or 0)
-        train, dev = ParallelText.read(text_files).split(rows, split)
+        text, rows = ParallelText.read(text_files), split_rows(text_files, options.dev_size or 0)
+        train, dev = text.split(rows, split)
     log(f"{plural(train.num_pairs, 'training pair')}, {dev.num_pairs:,} in the dev set")
     if train.num_found > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * len(dev.sample)):
         found = f"{train.num_found:,} of {len(dev.sample):,} pairs are training pairs, so that its scores are too high"
         log(f"warning: dev: {found}; ``dev_size=500`` splits others off the text")
     candidates = Candidates.load()
     tokenizers = TokenizersConfig(**candidates.tokenizers(train))
-    prepared = prepare_sample(tokenizers, FILTERS, train, dev.sample[:MAX_DEV_PAIRS])
+    prepared = prepare_sample(tokenizers, FILTERS, text, dev.sample[:MAX_DEV_PAIRS])
     duration = Duration(options.hours or DEFAULT_HOURS[device.type], "hours")
     starter = Starter(options, candidates, train, dev, prepared, device, duration)
     if options.trial:

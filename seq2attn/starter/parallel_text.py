@@ -54,6 +54,9 @@ class ParallelText:
                 sample.append(pair)
             if len(sample) == 2 * SAMPLE_PAIRS:
                 sample, step = sample[1::2], 2 * step
+        for path, lines in zip(files, zip(*sample, strict=True), strict=True):
+            if not any(line.strip() for line in lines):
+                raise DataError(f"{path}: has no text: its lines are blank")
         return cls(files, number, sample, len(others) - len(missing))
 
     @cached_property

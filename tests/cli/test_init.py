@@ -209,6 +209,26 @@ def test_a_dev_set_that_is_missing_or_not_parallel_is_refused(tmp_path, invoke, 
     assert not (tmp_path / "my.yaml").exists()
 
 
+@pytest.mark.parametrize("file", ["train.de", "dev.en"])
+def test_a_text_of_blank_lines_is_refused(tmp_path, invoke, file):
+    write_toy(tmp_path)
+    path = tmp_path / "text" / file
+    write_lines(path, [""] * len(path.read_text(encoding="utf-8").splitlines()))
+    assert invoke("init", *TEXT, code=2).err == f"error: text/{file}: has no text: its lines are blank\n"
+    if file == "train.de":  # before a dev set is split off
+        assert "its lines are blank" in invoke("init", *FILES, "--dev-size", 10, code=2).err
+
+
+def test_a_text_of_which_no_pair_is_left_is_named_as_it_was_given(tmp_path, invoke):
+    """And not by the name that it would get without the dev set that is split off."""
+    write_toy(tmp_path)
+    write_lines(tmp_path / "text/train.de", [f"a b c d e f {number}" for number in range(120)])
+    write_lines(tmp_path / "text/train.en", [chr(0x4E00 + number) for number in range(120)])
+    error = invoke("init", *FILES, "--dev-size", 10, "--no-trial", code=2).err
+    reason = "no pair is left to train on: kept 0 of 120 pairs; left out: 120 unbalanced"
+    assert error.startswith(f"error: {tmp_path}/text/train.de: {reason}")
+
+
 @pytest.mark.parametrize("output", ["", ".", "/"])
 def test_a_folder_is_no_config(tmp_path, invoke, output):
     write_toy(tmp_path)
