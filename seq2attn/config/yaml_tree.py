@@ -13,6 +13,7 @@ from yaml import Node, ScalarNode
 from yaml.error import Mark
 
 from seq2attn.errors import ConfigError
+from seq2attn.io.terminal import plural
 
 Names: TypeAlias = tuple[str, ...]
 """Keys and indices from the root of a config to a value."""
@@ -64,7 +65,7 @@ def format_diagnostics(path: Path, diagnostics: Sequence[Diagnostic], more: int 
         blocks.append(f"... and {total - len(blocks):,} more")
     places = {diagnostic.start.name for diagnostic in diagnostics}
     where = "on the command line" if places == {COMMAND_LINE} else f"in {path}"
-    return ConfigError("\n\n".join([*blocks, f"{total:,} mistake{'s' * (total > 1)} {where}"]))
+    return ConfigError("\n\n".join([*blocks, f"{plural(total, 'mistake')} {where}"]))
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _split_for_ranks(batches: list[Indices], num_ranks: int) -> list[Indices]:
         rows, number = heap[0]
         if rows == -1:
             raise DataError(
-                f"{len(batches)} batches of one pair each cannot be divided equally among {num_ranks} processes: "
+                f"batches of one pair each, {len(batches)} in all, cannot be shared equally by {num_ranks} processes: "
                 f"allow more tokens in a batch, use fewer processes or more text"
             )
         batches[number], rest = np.array_split(batches[number], 2)

@@ -16,6 +16,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from seq2attn.config.base import Config
 from seq2attn.data.word_alignment import WordAlignment
+from seq2attn.io.terminal import plural
 from seq2attn.tokenizers.normalize import collapse_whitespace, normalize
 
 MAX_TOKENS, MAX_CHARACTERS = 256, 1024
@@ -68,7 +69,7 @@ class FiltersConfig(Config):
             return ""
         row = np.where(is_long, lengths.max(axis=1), 0).argmax()
         sizes = f"{lengths[row, 0]:,} source and {lengths[row, 1]:,} target tokens"
-        count = f"{is_long.sum():,} of the pairs are longer than `data.filters.max_length`"
+        count = f"{plural(is_long.sum(), 'pair')} with more tokens than `data.filters.max_length`"
         return f"{count}, the longest at {source}:{row + 1}, {sizes}"
 
     def rejection_reason(self, pair: EncodedPair) -> RejectionReason | None:
@@ -97,8 +98,8 @@ class FilterReport:
     def __str__(self) -> str:
         counts = asdict(self)
         num_read, num_kept = counts.pop("num_read"), counts.pop("num_kept")
-        reasons = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items() if count]
-        return f"kept {num_kept:,} of {num_read:,} pairs" + (f"; left out: {', '.join(reasons)}" if reasons else "")
+        reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items() if count)
+        return f"kept {num_kept:,} of {plural(num_read, 'pair')}" + f"; left out: {reasons}" * bool(reasons)
 
 
 class PairFilter:

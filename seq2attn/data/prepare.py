@@ -29,7 +29,7 @@ from seq2attn.data.training_set import TrainingPart
 from seq2attn.data.word_alignment import pair_word_ids
 from seq2attn.errors import DataError
 from seq2attn.io.files import FORMAT_VERSION, read_object, remove_temporary, write_json, write_manifest
-from seq2attn.io.terminal import Log
+from seq2attn.io.terminal import Log, plural
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenizer_config import TokenizersConfig, load_tokenizer, load_tokenizers
 
@@ -114,7 +114,7 @@ class _Preparation:
         train = {f"train {number}" if several else "train": corpus for number, corpus in enumerate(data.train, 1)}
         sizes = {name: _count_pairs(corpus) for name, corpus in {**train, "dev": data.dev}.items()}
         all_sizes = (*sizes.items(), *test_sizes.items())
-        self.log(", ".join(f"{name}: {size:,} pairs" for name, size in all_sizes))
+        self.log(", ".join(f"{name}: {plural(size, 'pair')}" for name, size in all_sizes))
         tokenizers = self._begin()
         inspector, pair_filter, parts = CorpusInspector(*tokenizers), PairFilter(data.filters), list[TrainingPart]()
 
@@ -191,9 +191,8 @@ def _count_pairs(corpus: CorpusConfig) -> int:
 
 
 def _encode(corpus: CorpusConfig, tokenizers: TokenizerPair, name: str, size: int) -> Iterator[EncodedPair]:
-    source, target = tokenizers
     pairs = tqdm(read_pairs(corpus), f"encode {name}", size, unit=" pairs", disable=None)
-    return (EncodedPair(text, (source.encode(text[0]), target.encode(text[1])), links) for text, links in pairs)
+    return (EncodedPair(text, tokenizers.encode(text), links) for text, links in pairs)
 
 
 def _save(

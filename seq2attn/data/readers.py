@@ -13,6 +13,7 @@ from seq2attn.data.corpus import TextPair
 from seq2attn.data.word_alignment import WordAlignment, parse_pharaoh
 from seq2attn.errors import DataError, RunError
 from seq2attn.io.files import parse_json
+from seq2attn.io.terminal import plural
 from seq2attn.io.text_lines import read_lines
 from seq2attn.tokenizers.base import TAG_NAME, add_tag
 
@@ -91,7 +92,8 @@ class PlainTextConfig(_CorpusConfig):
         )
         for count, file, reason in zip(counts[1:], self._parallel_files[1:], reasons, strict=False):
             if count != counts[0]:
-                raise DataError(f"{self.source} has {_lines(counts[0])} and {file} has {_lines(count)}: {reason}")
+                first, other = plural(counts[0], "line"), plural(count, "line")
+                raise DataError(f"{self.source} has {first} and {file} has {other}: {reason}")
 
 
 class _OneFileConfig(_CorpusConfig):
@@ -119,8 +121,8 @@ class TSVConfig(_OneFileConfig):
         for number, line in enumerate(read_lines(self.path), start=1):
             columns = line.split("\t")
             if len(columns) < num_expected:
-                num_columns = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
-                raise DataError(f"{self.path}:{number}: expected at least {num_expected} columns, found {num_columns}")
+                found = plural(len(columns), "column")
+                raise DataError(f"{self.path}:{number}: expected at least {num_expected} columns, found {found}")
             max_columns = max_columns or len(columns)
             if len(columns) > max_columns:
                 found = f"{len(columns)} columns, and line 1 has {max_columns}"
@@ -176,8 +178,8 @@ def read_references(corpus: CorpusConfig, targets: Sequence[str]) -> list[Sequen
         stream = list(read_lines(path))
         if len(stream) != len(targets):
             raise DataError(
-                f"{corpus.files[1]} has {_lines(len(targets))} and {path} has {_lines(len(stream))}: each line"
-                " must be a translation of the same source line"
+                f"{corpus.files[1]} has {plural(len(targets), 'line')} and {path} has {plural(len(stream), 'line')}:"
+                " each line must be a translation of the same source line"
             )
         streams.append(stream)
     return streams
@@ -199,7 +201,3 @@ def _text(item: dict[str, Any], key: str, place: str) -> str:
 def _json_type(value: Any) -> str:
     names = {str: "a string", list: "a list", dict: "an object", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
-
-
-def _lines(count: int) -> str:
-    return "1 line" if count == 1 else f"{count} lines"

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from seq2attn.errors import DataError
+from seq2attn.io.terminal import plural
 from seq2attn.tokenizers.base import Tokenizer, TokenizerPair
 from seq2attn.tokenizers.normalize import is_blank
 
@@ -50,7 +51,7 @@ def parse_pharaoh(text: str, pair: tuple[str, str], place: str) -> WordAlignment
             if word >= count:
                 raise DataError(
                     f"{place}: the link `{item}` points at word {word} of the {side},"
-                    f" which has {count} word{'s' * (count != 1)}, counted from 0"
+                    f" which has {plural(count, 'word')}, counted from 0"
                 )
         possible.add(link)
         if match[2] == "-":

@@ -26,7 +26,7 @@ from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.inference.load import DEFAULT_OPTIONS, load_experiment, load_translator, with_paths
 from seq2attn.inference.reranking import RerankRun
-from seq2attn.io.terminal import print_warnings
+from seq2attn.io.terminal import plural, print_warnings
 from seq2attn.metrics.sacrebleu_metrics import LengthBucket, length_table, score_table
 from seq2attn.metrics.significance import paired_scores
 from seq2attn.options import TranslationOptions
@@ -58,7 +58,7 @@ class RunResults:
             if any(score.name == "BLEU" for score in result.scores):
                 sets.setdefault(result.name, {})[label] = result.by_length
         speeds = (
-            f"{label}: {result.sentences} sentences in {result.seconds:.1f} s,"
+            f"{label}: {plural(result.sentences, 'sentence')} in {result.seconds:.1f} s,"
             f" {result.sentences_per_second:.1f} sentences/s, {result.num_tokens / result.seconds:.0f} tokens/s"
             + (f"; glossary: {result.glossary}" if result.glossary else "")
             for label, result in self.by_label.items()

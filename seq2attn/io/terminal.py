@@ -45,6 +45,12 @@ def shorten(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
+def plural(number: float, noun: str, form: str = ",") -> str:
+    """A number with its noun: `1 pair`, `2,000 pairs`."""
+    text = f"{number:{form}}"
+    return f"{text} {noun}{'s' * (text != '1')}"
+
+
 def name_options(message: str) -> str:
     """A message with options in place of arguments: ``beam=5`` becomes `--beam 5`."""
 

@@ -130,7 +130,7 @@ class InitOptions:
                 " ``dev_source`` and ``dev_target``, or else ``dev_size=500`` to split one off the training text"
             )
         if self.hours is not None and not 0 < self.hours <= 10_000:
-            raise UserError(f"``hours={self.hours:g}`` is not a time for a training; give a number such as 0.5 or 8")
+            raise UserError(f"``hours={self.hours:g}`` is no time for a training; give up to 10,000, such as 0.5 or 8")
 
 
 def check_lists(**lists: object) -> None:

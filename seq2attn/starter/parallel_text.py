@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seq2attn.data.corpus import TextPair
+from seq2attn.data.corpus import Corpus, TextPair
+from seq2attn.data.filter import EncodedPair, FiltersConfig, PairFilter
+from seq2attn.data.prepared_data import PreparedData
 from seq2attn.data.readers import PlainTextConfig, check_regular
+from seq2attn.data.training_set import TrainingPart, TrainingSet
 from seq2attn.errors import DataError
 from seq2attn.io.files import atomic_dir
+from seq2attn.io.terminal import plural
+from seq2attn.tokenizers.base import TokenizerPair
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 
 SAMPLE_PAIRS = 5000
 """Minimum number of pairs of a sample of a larger text; at most twice as many."""
+MAX_CHARACTERS = 2000
+"""Number of characters of a line in a sample: more than a training pair has, and little enough for memory and trial."""
 MIN_SHARED_LETTERS = 0.2
 """Share of the letters that two languages have in common if they are written in one script."""
 SPLIT_FILES = "train.source", "train.target", "dev.source", "dev.target"
@@ -32,7 +39,7 @@ class ParallelText:
 
     files: tuple[Path, Path]
     num_pairs: int
-    sample: list[TextPair]  # spread evenly over the files
+    sample: list[TextPair]  # spread evenly over the files; very long lines are cut
     num_found: int  # pairs of another text that are in this one
 
     @classmethod
@@ -40,12 +47,16 @@ class ParallelText:
         """Two files, and which pairs of another text they have. Raises DataError for text that cannot be used."""
         others = set(others)
         missing, sample, step, number = {*others}, list[TextPair](), 1, 0
-        for number, pair in enumerate(read_pairs(files), start=1):
+        for number, (source, target) in enumerate(read_pairs(files), start=1):
+            pair = source[:MAX_CHARACTERS], target[:MAX_CHARACTERS]
             missing.discard(pair)
             if number % step == 0:
                 sample.append(pair)
             if len(sample) == 2 * SAMPLE_PAIRS:
                 sample, step = sample[1::2], 2 * step
+        for path, lines in zip(files, zip(*sample, strict=True), strict=True):
+            if not any(line.strip() for line in lines):
+                raise DataError(f"{path}: has no text: its lines are blank")
         return cls(files, number, sample, len(others) - len(missing))
 
     @cached_property
@@ -80,16 +91,15 @@ def read_pairs(files: tuple[Path, Path]) -> Iterator[TextPair]:
 
 def split_rows(files: tuple[Path, Path], size: int) -> NDArray[np.bool_]:
     """The pairs of a dev set, [pairs], at random but always the same, without sentences of others. Raises DataError."""
-    hashes = array("q"), array("q")
-    for pair in read_pairs(files):
-        for side, line in zip(hashes, pair, strict=True):
-            side.append(hash(line.strip()))
-    sides = [np.unique(np.array(side), return_inverse=True, return_counts=True)[1:] for side in hashes]
-    single, num_pairs = np.flatnonzero(np.all([counts[row] == 1 for row, counts in sides], axis=0)), len(hashes[0])
+    lines = (line for pair in read_pairs(files) for line in pair)
+    hashes = np.fromiter((hash(line.strip()) for line in lines), np.int64).reshape(-1, 2)
+    sides = [np.unique(side, return_inverse=True, return_counts=True)[1:] for side in hashes.T]
+    single, num_pairs = np.flatnonzero(np.all([counts[row] == 1 for row, counts in sides], axis=0)), len(hashes)
     if size > min(len(single), num_pairs // 2):
         raise DataError(
-            f"{files[0]}: a dev set of {size:,} is too large: at most half of the {num_pairs:,} pairs can be split off,"
-            f" of the {len(single):,} whose sentences no other has; give a smaller ``dev_size``, or files of a dev set"
+            f"{files[0]}: a dev set of {size:,} is too large: at most half of the {plural(num_pairs, 'pair')} can be"
+            f" split off, of the {len(single):,} whose sentences no other has; give a smaller ``dev_size``, or files"
+            " of a dev set"
         )
     return np.isin(np.arange(num_pairs), np.random.default_rng(1).choice(single, size, replace=False))
 
@@ -102,3 +112,21 @@ def write_split(files: tuple[Path, Path], rows: NDArray[np.bool_], folder: Path)
         for pair, is_dev in zip(read_pairs(files), rows, strict=True):
             for line, stream in zip(pair, streams[2:] if is_dev else streams[:2], strict=True):
                 print(line, file=stream)
+
+
+def prepare_sample(
+    text: TokenizersConfig, filters: FiltersConfig, train: ParallelText, dev: Sequence[TextPair]
+) -> PreparedData:
+    """The sample of a text, in memory, with tokenizers that are trained on it. Raises DataError if no pair is left."""
+    sources, targets = ([pair[side] for pair in train.sample] for side in (0, 1))
+    source, target = text.per_side
+    first = source.train(sources + targets if text.is_joint else sources)
+    tokenizers = TokenizerPair(first, first if text.is_joint else target.train(targets))
+    pair_filter, size = PairFilter(filters), tokenizers.max_vocab_size
+    encoded = (EncodedPair(pair, tokenizers.encode(pair)) for pair in train.sample)
+    corpus = Corpus.from_pairs((pair.ids for pair in pair_filter.filter(encoded)), size)
+    part = TrainingPart.of_corpus(PlainTextConfig.of_files(*train.files), pair_filter.report)
+    training_set = TrainingSet(tokenizers, corpus, Path(), (part,))
+    dev_corpus = Corpus.from_pairs(map(tokenizers.encode, dev), size)
+    dev_sources, dev_targets = zip(*dev, strict=True)
+    return PreparedData(*tokenizers, training_set, dev_corpus, dev_sources, (dev_targets,))

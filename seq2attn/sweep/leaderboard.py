@@ -15,6 +15,7 @@ from itertools import product
 from seq2attn.errors import RunError
 from seq2attn.evaluation.evaluate import EvaluationSet, read_sets
 from seq2attn.io.tables import format_table
+from seq2attn.io.terminal import plural
 from seq2attn.metrics.significance import LEVEL, SAMPLES, Comparison, OverallComparison, combine_seeds, paired_scores
 from seq2attn.sweep.plan import SweepPlan, Trial, TrialRun
 from seq2attn.sweep.record import (
@@ -233,11 +234,11 @@ def leaderboard_markdown(board: Leaderboard) -> str:
 
 def _notes(board: Leaderboard) -> list[str]:
     """Explanations of the figures, one paragraph each."""
-    sets = " and ".join(f"{name} ({size:,} sentences)" for name, size in board.sets.items())
+    sets = " and ".join(f"{name} ({plural(size, 'sentence')})" for name, size in board.sets.items())
     seeds = len(board.seeds)
-    trained = f"each trained with {seeds} seed{'s' * (seeds > 1)}"
+    trained = f"each trained with {plural(seeds, 'seed')}"
     if board.missing:
-        trained = f"of whose trainings with {seeds} seed{'s' * (seeds > 1)} some are not finished"
+        trained = f"of whose trainings with {plural(seeds, 'seed')} some are not finished"
     paragraphs = [
         f"{len(board.rows)} trials, {trained}; test sets: {sets}."
         " Sorted by the mean BLEU on the first."

@@ -27,6 +27,7 @@ from seq2attn.evaluation.evaluate import SetResult
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import FORMAT_VERSION, check_format, read_object, validate, write_json
+from seq2attn.io.terminal import plural
 from seq2attn.sweep.plan import SweepPlan, TrialRun
 from seq2attn.training.validation import search_settings
 
@@ -41,7 +42,7 @@ def machine_name(device: torch.device) -> str:
     path = Path("/proc/cpuinfo")
     lines = path.read_text("utf-8").split("\n") if path.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+    return f"{names[0] if names else platform.machine()}, {plural(os.cpu_count() or 1, 'core')}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def conditions(records: Records) -> list[str]:
     """Machines, versions and dates of the trainings, each combination once."""
     return sorted(
         {
-            f"{training.machine}; torch {training.torch}; {training.threads} thread{'s' * (training.threads > 1)} per"
+            f"{training.machine}; torch {training.torch}; {plural(training.threads, 'thread')} per"
             f" training, up to {training.jobs} simultaneous; {training.date}"
             for *_, training in trainings(records)
         }

@@ -25,7 +25,7 @@ from seq2attn.io.files import FORMAT_VERSION, atomic_dir, remove_dir, remove_tem
 from seq2attn.io.import_path import environment
 from seq2attn.io.lock import check_locks, lock_directory
 from seq2attn.io.tables import format_table
-from seq2attn.io.terminal import Log
+from seq2attn.io.terminal import Log, plural
 from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection, count_parameters
 from seq2attn.sweep.leaderboard import build_leaderboard, leaderboard_html, leaderboard_markdown
 from seq2attn.sweep.plan import SweepPlan, TrialRun
@@ -154,7 +154,7 @@ def _run_and_log(waiting: Sequence[TrialRun], jobs: int, lock: int, log: Log) ->
 
 def log_failures(failures: Sequence[FinishedRun], log: Log) -> None:
     """Log the trainings that failed, once more at the end."""
-    log(f"{len(failures)} training{'s' * (len(failures) > 1)} failed:")
+    log(f"{plural(len(failures), 'training')} failed:")
     for failure in failures:
         log(f"  {failure.run}: {failure.failure_reason}")
 

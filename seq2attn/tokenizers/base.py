@@ -228,6 +228,10 @@ class TokenizerPair(NamedTuple):
         """The entries of the larger vocabulary."""
         return max(map(len, self.vocabularies))
 
+    def encode(self, pair: tuple[str, str]) -> tuple[list[int], list[int]]:
+        """The ids of a pair."""
+        return self.source.encode(pair[0]), self.target.encode(pair[1])
+
     def save(self, folder: Path) -> None:
         """Write both, in the place of others, to the folder that `load_tokenizers` reads."""
         for side, tokenizer in self._asdict().items():

@@ -6,8 +6,8 @@ from seq2attn.data.prepare import is_prepared
 from seq2attn.data.prepared_data import load_prepared
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.io.tables import format_table
+from seq2attn.io.terminal import plural
 from seq2attn.models.build import assumed_vocab_sizes, build_for_inspection, count_parameters, count_trained
-from seq2attn.nn.device import configure_cuda
 from seq2attn.training.checkpoints.checkpoint import checkpoint_folders
 from seq2attn.training.distributed import DistributedContext, training_device
 from seq2attn.training.initial_weights import check_parts
@@ -43,14 +43,14 @@ def _measure(experiment: ExperimentConfig) -> str:
     if not is_prepared(experiment.data, experiment.tokenizer, folder, keep_tokenizers=kept):
         return "measured once this text is prepared: seq2attn prepare CONFIG"
     prepared, device = load_prepared(folder), training_device(training.device)
-    configure_cuda(device, tf32=training.precision != "float32")
     if isinstance(training.batch.tokens, str):
         lengths = first_epoch_lengths(prepared.train, training)
         training = training.with_batch_tokens(auto_batch_tokens(lengths, training.batch.gradient_accumulation))
     experiment = experiment.model_copy(update={"training": training})
     speed = measure_speed(experiment, prepared, DistributedContext(0, 1, device), seconds=3.0)
     times = f"{speed.seconds_per_update:.2g} s an update, {speed.seconds_per_validation:.2g} s a validation"
-    return f"{times}, with {training.batch.tokens} tokens on {device}{', which was busy' if speed.is_busy else ''}"
+    tokens, busy = plural(training.batch.require_tokens(), "token"), ", which was busy" if speed.is_busy else ""
+    return f"{times}, with {tokens} on {device}{busy}"
 
 
 def parts_table(model: nn.Module) -> str:

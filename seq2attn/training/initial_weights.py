@@ -127,7 +127,7 @@ def _load_run(
     for side, mapping in rows.items():
         log(f"{side} vocabulary: {mapping}")
     if unused := [name for name in weights if name not in model.state_dict()]:
-        log(f"warning: {len(unused)} parameters of {run.folder} have no place in the model, such as `{unused[0]}`")
+        log(f"warning: weights of {run.folder} without a place in the model: {len(unused)}, such as `{unused[0]}`")
 
 
 def _warn_of_dropout(model: Seq2Seq, corpus: Corpus, log: Log) -> None:

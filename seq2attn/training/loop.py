@@ -100,7 +100,7 @@ class Trainer:
         origin = self.checkpoints.finalize(self.state, self.validator)
         limits, folder = " and ".join(reached_limits(self.state, self.training)), self.session.run.folder
         self.logger.log_session(
-            f"training ended after {timedelta(seconds=round(self.state.seconds))} and {self.state.update:,} updates"
+            f"training ended after {timedelta(seconds=round(self.state.seconds))} at update {self.state.update:,}"
             f" ({limits}); weights for translation: {origin}; next: seq2attn {self.next_command} {folder}"
         )
 
@@ -230,7 +230,7 @@ class Trainer:
         if state.update == 0:
             batches = [batch for update in updates for batch in update]
             share = 0.0 if self.training.batch.padding_free else padding_ratio(corpus.lengths, batches)
-            self.logger.log(f"{len(updates)} updates per epoch, {share:.1%} padding")
+            self.logger.log(f"updates per epoch: {len(updates):,}, padding: {share:.1%}")
         self.state = state.with_updates_per_epoch(len(updates))
         return updates
 

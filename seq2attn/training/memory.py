@@ -16,6 +16,7 @@ from seq2attn.data.collate import Batch, MicroBatch, make_batch
 from seq2attn.data.corpus import Corpus
 from seq2attn.errors import UserError
 from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.io.terminal import plural
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.nn.device import is_oom_error
 from seq2attn.nn.precision import autocast
@@ -174,11 +175,10 @@ def _memory_message(lengths: NDArray[np.int64], rows: Indices, device: torch.dev
     longest = int(lengths.max(axis=1).argmax())
     width = int(lengths.max()) + 1
     source, target = lengths[longest].tolist()
-    pairs = "1 pair" if len(rows) == 1 else f"{len(rows)} pairs"
     return (
-        f"the largest batch does not fit in the memory of {device}: {pairs} of up to {width:,} tokens, "
-        f"{len(rows) * width:,} with padding; the longest is line {int(rows[longest]) + 1} of data/train.jsonl in the "
-        f"run, of {source:,} and {target:,} tokens; {MEMORY_HINT}, or use a smaller model"
+        f"the largest batch does not fit in the memory of {device}: {plural(len(rows), 'pair')} of up to"
+        f" {width:,} tokens, {len(rows) * width:,} with padding; the longest is line {int(rows[longest]) + 1} of"
+        f" data/train.jsonl in the run, of {source:,} and {target:,} tokens; {MEMORY_HINT}, or use a smaller model"
     )
 
 

@@ -215,7 +215,7 @@ def format_few_lines(rows: Sequence[int] | Indices) -> str:
     """The first line numbers of pairs in data/train.jsonl, for train.log."""
     few = ", ".join(str(int(row) + 1) for row in rows[:MAX_SHOWN_LINES])
     more = f" and {len(rows) - MAX_SHOWN_LINES} more (all are in metrics.jsonl)" if len(rows) > MAX_SHOWN_LINES else ""
-    return f"line{'s' if len(rows) > 1 else ''} {few} of data/train.jsonl{more}"
+    return f"line{'s' * (len(rows) > 1)} {few} of data/train.jsonl{more}"
 
 
 def _truncate_logs(folder: Path, sizes: Mapping[str, int]) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from seq2attn.data.corpus import read_text_pairs
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.errors import UserError
-from seq2attn.io.terminal import shorten
+from seq2attn.io.terminal import plural, shorten
 from seq2attn.training.metrics_logger import Session, format_few_lines
 from seq2attn.training.train_state import AttemptedUpdate, TrainState
 
@@ -98,7 +98,7 @@ class NonFiniteGuard:
         `skips` updates in a row were skipped; 0 if weights or dev loss are not finite. `resumable` is the update of the
         last checkpoint without skipped updates.
         """
-        reason = f"{skips} updates in a row had a loss or gradient that is not finite"
+        reason = f"{plural(skips, 'update')} in a row had a loss or gradient that is not finite"
         message = f"training has diverged: {reason if skips else 'weights or dev loss are not finite'}."
         first = self.first_skipped or self.last_update
         if first is not None:
@@ -133,7 +133,7 @@ def _format_longest(rows: Sequence[int], train: TrainingSet) -> list[str]:
     longest = sorted(rows, key=lambda row: -lengths[row])[:MAX_SHOWN_PAIRS]
     texts = {row: text for row, text in enumerate(read_text_pairs(train.text_path)) if row in longest}
     return [
-        f"  {train.text_path}:{row + 1} ({lengths[row]} tokens)\n    "
+        f"  {train.text_path}:{row + 1} ({plural(lengths[row], 'token')})\n    "
         + "\n    ".join(shorten(text, MAX_SHOWN_CHARACTERS) for text in texts[row])
         for row in longest
     ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from seq2attn.config.duration import SECONDS, Duration
 from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.io.terminal import plural
 from seq2attn.optim.lr_schedules import LRScheduleConfig, total_updates, warmup_updates
 from seq2attn.training.train_state import TrainState
 
@@ -18,18 +19,6 @@ MAX_SHARES = {8: 0.1, 7: 0.1, 6: 0.1, 5: 0.1, 4: 0.1, 3: 0.75, 2: 0.75}
 """Automatic numbers of validations where a time ends the training, and the largest share of it that they may take."""
 
 BUSY = "warning: the machine had other work while the speed was measured; alone it trains faster"
-TOO_SHORT = (
-    "warning: the time is enough for about {:,} of the {:,} updates of an epoch: take a smaller model (`seq2attn init"
-    " --hours 1`), fewer pairs, shorter validations (`max_sentences`), or a longer `training.max_duration`"
-)
-WARMUP = (
-    "warning: warm-up is {:,} updates; training will end after about {:,}:"
-    " a tenth of that is usual, `training.lr_schedule.warmup_updates: {}`"
-)
-COSINE = (
-    "warning: the cosine schedule ends at update {:,}, and training after about {:,};"
-    " `training.lr_schedule.total_updates: auto` decays the learning rate until then"
-)
 
 
 @dataclass(frozen=True)
@@ -62,7 +51,8 @@ class Plan:
         until = ""
         with suppress(OverflowError):  # no date is later than those of the year 9999
             until = f" until {datetime.now() + timedelta(seconds=self.seconds):%Y-%m-%d %H:%M}"
-        return f"; about {self.num_left / self.per_epoch:,.1f} epochs ({self.num_left:,} updates, {rate}){until}"
+        epochs, updates = f"{self.num_left / self.per_epoch:,.1f} epochs", plural(self.num_left, "update")
+        return f"; about {epochs} ({updates}, {rate}){until}"
 
     def kept(self, state: TrainState, planned_updates: int) -> Plan:
         """The plan of a training that is resumed, at its mean speed so far."""
@@ -75,11 +65,21 @@ class Plan:
         updates, warmup, total = self.updates or 0, warmup_updates(schedule), total_updates(schedule)
         lines = [BUSY] if self.speed is not None and self.speed.is_busy else []
         if self.is_timed and updates < self.per_epoch:
-            lines.append(TOO_SHORT.format(updates, self.per_epoch))
+            lines.append(
+                f"warning: the time is enough for about {updates:,} of the {plural(self.per_epoch, 'update')} of an"
+                " epoch: take a smaller model (`seq2attn init --hours 1`), fewer pairs, shorter validations"
+                " (`max_sentences`), or a longer `training.max_duration`"
+            )
         if updates and isinstance(warmup, int) and 2 * warmup > max(2, updates):
-            lines.append(WARMUP.format(warmup, updates, auto_warmup(updates)))
+            lines.append(
+                f"warning: warm-up is {plural(warmup, 'update')}; training will end after about {updates:,}: a tenth of"
+                f" that is usual, `training.lr_schedule.warmup_updates: {auto_warmup(updates)}`"
+            )
         if isinstance(total, int) and not 0.9 * updates <= total <= (1.1 * updates if self.is_timed else math.inf):
-            lines.append(COSINE.format(total, updates))
+            lines.append(
+                f"warning: the cosine schedule ends at update {total:,}, and training after about {updates:,};"
+                " `training.lr_schedule.total_updates: auto` decays the learning rate until then"
+            )
         return lines
 
 
@@ -88,32 +88,26 @@ def auto_warmup(updates: int) -> int:
     return max(1, min(MAX_WARMUP, updates // 10))
 
 
-def time_limit(limits: Iterable[Duration]) -> float | None:
-    """The shortest of the limits that are times, in seconds."""
-    return min((limit.seconds for limit in limits if limit.unit in SECONDS), default=None)
-
-
-def plan_training(training: TrainingConfig, per_epoch: int, state: TrainState, speed: Speed | None) -> Plan:
-    """The rest of a training of `per_epoch` updates, from `state` on; `speed` is needed if a time can end it."""
-    is_auto, time = training.validation.every == "auto", time_limit(training.max_duration)
-    every = Duration(1, "epochs") if training.validation.every == "auto" else training.validation.every
+def plan_training(
+    training: TrainingConfig, per_epoch: int, state: TrainState, measure: Callable[[TrainingConfig], Speed] | None
+) -> Plan:
+    """The rest of a training of `per_epoch` updates, from `state` on; its speed is measured if a time can end it."""
+    given, times = training.validation.every, [x.seconds for x in training.max_duration if x.unit in SECONDS]
+    every = Duration(1, "epochs") if given == "auto" else given
     limit = num_updates(training.max_duration, per_epoch, state)
-    if time is None or speed is None:
+    if not times or measure is None:
         return Plan(limit, every, per_epoch)
-    seconds = max(0.0, time - state.seconds)
+    speed, seconds = measure(training), max(0.0, min(times) - state.seconds)
     count = num_validations(seconds, speed)
-    allowed = seconds / _seconds_per_update(every, per_epoch, speed)
-    if is_auto:
-        allowed = (seconds - count * speed.seconds_per_validation) / speed.seconds_per_update
-    num_left = max(1, int(allowed + 1e-9)) if seconds else 0
+    evenly = Duration(seconds / count, "seconds") if given == "auto" else given
+    num_left = max(1, int(seconds / _seconds_per_update(evenly, per_epoch, speed) + 1e-9)) if seconds else 0
     updates = state.update + num_left
     if is_limited := limit is not None and limit <= updates:
         updates, num_left = limit, max(0, limit - state.update)  # a resumption may have a smaller limit
-    needed = num_left * _seconds_per_update(every, per_epoch, speed)
-    if is_auto and (needed > seconds or not is_limited):  # one in each epoch may be too many
-        every = Duration(max(1, math.ceil(num_left / count)), "updates")
-        needed = num_left * _seconds_per_update(every, per_epoch, speed)
-    return Plan(updates, every, per_epoch, speed, num_left, needed if is_limited else seconds, is_timed=not is_limited)
+    if given == "auto" and not (is_limited and num_left * _seconds_per_update(every, per_epoch, speed) <= seconds):
+        every = Duration(max(1, math.ceil(num_left / count)), "updates")  # one in each epoch may be too many
+    needed = num_left * _seconds_per_update(every, per_epoch, speed) if is_limited else seconds
+    return Plan(updates, every, per_epoch, speed, num_left, needed, is_timed=not is_limited)
 
 
 def num_validations(seconds: float, speed: Speed) -> int:

@@ -19,12 +19,13 @@ from seq2attn.data.batch_planner import Indices, plan_batches
 from seq2attn.data.training_set import TrainingSet
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.io.terminal import plural
 from seq2attn.nn.kernels.linear import ROW_MULTIPLE
 from seq2attn.optim.lr_schedules import resolve_schedule, total_updates, warmup_updates
 from seq2attn.search.search_config import EXTRA_TOKENS, MAX_LENGTH_RATIO, MIN_AUTO_RATIO, SearchConfig
 from seq2attn.training.config_changes import Resumption
 from seq2attn.training.distributed import DistributedContext
-from seq2attn.training.plan import MAX_WARMUP, Plan, Speed, auto_warmup, plan_training, time_limit
+from seq2attn.training.plan import MAX_WARMUP, Plan, Speed, auto_warmup, plan_training
 from seq2attn.training.train_state import TrainState
 
 BATCH_TOKENS = (4096, 2048, 1024, 512, 256)
@@ -62,12 +63,10 @@ def resolve_config(
     distributed: DistributedContext,
     measure: Callable[[TrainingConfig], Speed],
     since: Resumption | None = None,
-    fitting_tokens: int | None = None,
 ) -> Resolved:
     """The config for a training set, as a function of the arguments: a resumption keeps the numbers of its run.
 
-    `measure`: the speed, used where a time can end the training. `fitting_tokens`: of the largest batch
-    that fits in memory, for `training.batch.tokens: fit`.
+    `measure`: the speed, used where a time can end the training.
     """
     resolved = Resolved(experiment, [], TrainState())
     if since is not None:
@@ -75,10 +74,7 @@ def resolve_config(
     is_auto = total_updates(experiment.training.lr_schedule) == "auto"
     planned = resolved.state.planned_updates if resolved.keeps_plan else None
     state = replace(resolved.state, num_processes=distributed.size, total_is_auto=is_auto, planned_updates=planned)
-    training, notes = resolved.experiment.training, resolved.notes
-    if fitting_tokens is not None:
-        training = training.with_batch_tokens(fitting_tokens)
-        notes.append(f"batch: {training.batch.tokens:,} tokens, by the memory of the GPU")
+    training = resolved.experiment.training
     lengths, measure_new = first_epoch_lengths(train, training), None if resolved.keeps_plan else measure
     training, plan, training_notes = resolve_training(training, lengths, distributed, state, measure_new)
     if not resolved.keeps_plan:
@@ -86,7 +82,7 @@ def resolve_config(
         state = replace(state, planned_updates=plan.updates if is_auto and plan.speed else None)
     search, search_notes = resolve_length_ratio(resolved.experiment.search, train.corpus.lengths)
     experiment = resolved.experiment.model_copy(update={"training": training, "search": search})
-    notes = [*notes, *training_notes, *search_notes]
+    notes = [*resolved.notes, *training_notes, *search_notes]
     return replace(resolved, experiment=experiment, notes=notes, state=state, outlook=plan.outlook())
 
 
@@ -150,25 +146,24 @@ def resolve_training(
     suggested = auto_batch_tokens(lengths, training.batch.gradient_accumulation * distributed.size)
     if training.batch.tokens == "auto":
         training = training.with_batch_tokens(suggested)
-        notes.append(f"batch: {training.batch.tokens:,} tokens, by the size of the corpus")
+        notes.append(f"batch: {plural(suggested, 'token')}, by the size of the corpus")
     per_epoch = len(plan_updates(lengths, training, distributed, epoch=0))
     if (tokens := training.batch.require_tokens()) >= MAX_RATIO * suggested and per_epoch < MIN_UPDATES:
         notes.append(
-            f"warning: batches of {tokens:,} tokens make {per_epoch:,} updates per epoch of this corpus;"
-            f" `training.batch.tokens: {suggested}` suits its size"
+            f"warning: batches of {plural(tokens, 'token')} make {plural(per_epoch, 'update')} per epoch of this"
+            f" corpus; `training.batch.tokens: {suggested}` suits its size"
         )
-    speed = measure(training) if measure is not None and time_limit(training.max_duration) is not None else None
-    plan = plan_training(training, per_epoch, state, speed)
+    plan = plan_training(training, per_epoch, state, measure)
     updates, schedule = plan.updates or 1, training.lr_schedule
     warmup = auto_warmup(updates)
     if total_updates(schedule) == "auto":
-        notes.append(f"cosine schedule: {updates:,} updates")
+        notes.append(f"cosine schedule: {plural(updates, 'update')}")
     if warmup_updates(schedule) == "auto":
         share = "a tenth" if warmup < MAX_WARMUP else "of a training"
-        notes.append(f"warm-up: {warmup:,} updates, {share} of about {updates:,}")
+        notes.append(f"warm-up: {plural(warmup, 'update')}, {share} of about {updates:,}")
     schedule = resolve_schedule(schedule, warmup=warmup, total=updates)
     training = training.with_value("lr_schedule", schedule).with_value("validation.every", plan.validation_every)
-    if speed is None and state.planned_updates is not None:  # whose end is not that of this plan
+    if plan.speed is None and state.planned_updates is not None:  # whose end is not that of this plan
         return training, plan.kept(state, state.planned_updates), notes
     return training, plan, notes + plan.warnings(schedule)
 
@@ -192,8 +187,8 @@ def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchCo
     if (count := int(is_unreachable.sum())) > MAX_UNREACHABLE_SHARE * len(pairs):
         longest = np.quantile(target, most, method="higher")
         notes.append(
-            f"warning: {count:,} of the {len(pairs):,} training targets have lengths that `search.lengths` does not"
-            f" allow, so that no translation can be like them; `max_length: {longest}` and `max_length_ratio:"
+            f"warning: {count:,} of the {plural(len(pairs), 'training target')} can be no translation, as"
+            f" `search.lengths` does not allow their lengths; `max_length: {longest}` and `max_length_ratio:"
             f" {max(needed, MIN_AUTO_RATIO):g}` allow all but a thousandth of the long ones"
         )
     return search, notes

@@ -20,6 +20,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.terminal import Log
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models import build_model
+from seq2attn.nn.device import configure_cuda
 from seq2attn.optim.lr_schedules import ConstantScheduleConfig
 from seq2attn.optim.optimizers import parameter_groups
 from seq2attn.training.distributed import DistributedContext, StopRequest
@@ -63,6 +64,7 @@ def measure_speed(
 
     All processes get the same numbers. `training.batch.tokens` has to be a number.
     """
+    configure_cuda(distributed.device, tf32=experiment.training.precision != "float32")
     corpus, rows = prepared.train.corpus, prepared.train.rows(0, 0)
     rows = rows[:: math.ceil(len(rows) / MAX_PAIRS)]
     planned = plan_updates(corpus.lengths[rows], experiment.training, distributed, epoch=0)
@@ -111,7 +113,7 @@ def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seco
     dev, lengths = trainer.prepared.dev.lengths, experiment.search.lengths
     longest = lengths.limits(torch.from_numpy(dev[:, 0])).max_length.numpy()
     length = float((2 * np.minimum(dev[:, 1] + 1, longest) + longest).mean()) / 3
-    total = min(len(dev), experiment.training.validation.max_sentences or 2**31)
+    total, translated = len(trainer.validator.rows), len(trainer.validator.translated)
 
     def used(size: int, steps: int) -> float:
         limits = {"min_length": steps, "max_length": steps, "min_length_ratio": 0.0, "max_length_ratio": None}
@@ -126,8 +128,9 @@ def _seconds_per_validation(experiment: ExperimentConfig, trainer: Trainer, seco
     for least in (8 * FIRST_SENTENCES, 1):
         if (more := min(total, max(least, int(size * seconds / 6 / short)))) > size:
             size, short = more, used(more, 1)
-    long = used(size, STEPS)
-    return (short + max(0.0, long - short) * (length - 2) / (STEPS - 1)) * total / size  # with EOS
+    step = max(0.0, used(size, STEPS) - short) / (STEPS - 1)
+    losses = max(0.0, short - 2 * step)  # with EOS; by `validation.metric: loss` few sentences are translated
+    return losses * total / size + step * length * translated / max(1, min(size, translated))
 
 
 def _clock(distributed: DistributedContext) -> float:

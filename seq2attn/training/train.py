@@ -101,15 +101,15 @@ def _build_trainer(experiment: ExperimentConfig, session: Session, since: Resump
     prepared = _prepare(experiment, session, is_resumed=since is not None)
     if since is not None:
         check_vocabularies(since.checkpoint.model_path, run.folder, prepared.tokenizers.vocabularies)
-    is_fitted = since is None and experiment.training.batch.tokens == "fit"
-    fitting_tokens = _find_fitting_tokens(experiment, prepared, distributed) if is_fitted else None
+    if since is None and experiment.training.batch.tokens == "fit":
+        experiment = _fit_batches(experiment, prepared, session)
 
     def measure(training: TrainingConfig) -> Speed:
         log("measuring the speed of some updates and validations, for the plan of the training")
         measured = experiment.model_copy(update={"training": training})
         return measure_speed(measured, prepared, distributed, TRIAL_SECONDS)
 
-    resolved = resolve_config(experiment, prepared.train, distributed, measure, since, fitting_tokens)
+    resolved = resolve_config(experiment, prepared.train, distributed, measure, since)
     for note in resolved.notes:
         log(note)
     experiment, state = resolved.experiment, resolved.state
@@ -140,13 +140,16 @@ def _prepare(experiment: ExperimentConfig, session: Session, *, is_resumed: bool
     return prepared
 
 
-def _find_fitting_tokens(experiment: ExperimentConfig, prepared: PreparedData, distributed: DistributedContext) -> int:
-    """Tokens of the largest batch that fits in memory, by trials with a model of random weights."""
+def _fit_batches(experiment: ExperimentConfig, prepared: PreparedData, session: Session) -> ExperimentConfig:
+    """The config with the largest batch that fits in memory, by trials with a model of random weights."""
+    distributed = session.distributed
     if distributed.device.type != "cuda":
         raise UserError("`training.batch.tokens: fit` needs a CUDA GPU; set a number: 4096 is usual")
-    loss_module, optimizer = build_parts(experiment, prepared, distributed.device)
-    trial = MemoryTrial(experiment.training, loss_module, optimizer, distributed)
-    return trial.find_max_tokens(prepared.train.epoch_corpus(0, 0), prepared.train.rows(0, 0))
+    trial = MemoryTrial(experiment.training, *build_parts(experiment, prepared, distributed.device), distributed)
+    tokens = trial.find_max_tokens(prepared.train.epoch_corpus(0, 0), prepared.train.rows(0, 0))
+    training = experiment.training.with_batch_tokens(tokens)
+    session.logger.log_session(f"batch: {training.batch.tokens:,} tokens, by the memory of the GPU")
+    return experiment.model_copy(update={"training": training})
 
 
 def _check_guided_alignment(loss_module: TrainingLoss) -> None:

@@ -10,9 +10,10 @@ import torch
 
 from seq2attn.config.load import load
 from seq2attn.experiment.experiment_config import ExperimentConfig
+from seq2attn.models.build import build_on_meta_device, count_parameters
 from seq2attn.options import InitOptions
 from seq2attn.starter.init import init
-from seq2attn.tokenizers.tokenizer_config import load_tokenizer
+from seq2attn.tokenizers.tokenizer_config import load_tokenizer, load_tokenizers
 from seq2attn.training.plan import Speed
 from tests.support.commands import ENVIRONMENT, ROOT, command, write_lines, write_toy
 
@@ -70,8 +71,12 @@ def test_a_trial_on_this_machine(tmp_path, invoke):
     shown = [f"# {line}" for line in "\n".join(lines).split("\n") if line in text]
     assert text.count("\n# model ") == 1 and "\n".join(shown[shown.index("# 0.5 hours on cpu, measured:") :]) in text
     assert [line for line in shown if line.startswith(f"# {estimate.candidate.name} ")]
-    assert config_of(tmp_path).training.device == "cpu"
+    config = config_of(tmp_path)
+    assert config.training.device == "cpu"
     assert {path.name for path in tmp_path.iterdir()} == {"my.yaml", "text", "toy.yaml"}
+    invoke("prepare", "my.yaml")
+    sizes = map(len, load_tokenizers(tmp_path / "runs/my").vocabularies)
+    assert f"  {count_parameters(build_on_meta_device(config.model, *sizes)):,}  " in text
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,7 @@ def test_a_time_that_is_too_short(tmp_path, invoke):
 def test_a_time_that_is_too_short_names_models_that_were_tried(tmp_path, monkeypatch):
     """On a machine that is slower than the table, whose other models seem faster."""
     write_toy(tmp_path)
-    monkeypatch.setattr("seq2attn.starter.candidates.measure_speed", lambda *_: Speed(1.0, 0.1, 1.0))
+    monkeypatch.setattr("seq2attn.starter.init.measure_speed", lambda *_: Speed(1.0, 0.1, 1.0))
     lines, paths = list[str](), [tmp_path / f"text/{name}" for name in ("train.de", "train.en", "dev.de", "dev.en")]
     init(InitOptions(*paths, hours=0.001, device="cpu", output=tmp_path / "my.yaml"), lines.append)
     (named,) = re.findall(r"too short for one epoch \((.*)\): give", "\n".join(lines))
@@ -174,7 +179,7 @@ def test_a_dev_set_that_is_training_text(tmp_path, invoke):
 
 def test_a_text_that_is_too_small_for_the_time(tmp_path, invoke):
     write_toy(tmp_path)
-    warning = r"warning: the text is so small that it is seen [\d,]+ times: give more text, or less time"
+    warning = r"warning: the text is so small that it is seen [\d,]+ times: give more text or less time"
     assert re.search(warning, invoke("init", *TEXT, "--hours", 1).out)
     assert not re.search(warning, invoke("init", *TEXT, "--hours", 0.001, "-o", "short.yaml").out)
 
@@ -202,6 +207,26 @@ def test_a_dev_set_that_is_missing_or_not_parallel_is_refused(tmp_path, invoke, 
     write_lines(tmp_path / "text/dev.de", lines)
     assert message in invoke("init", *arguments, code=2).err.replace(f"{tmp_path}/", "")
     assert not (tmp_path / "my.yaml").exists()
+
+
+@pytest.mark.parametrize("file", ["train.de", "dev.en"])
+def test_a_text_of_blank_lines_is_refused(tmp_path, invoke, file):
+    write_toy(tmp_path)
+    path = tmp_path / "text" / file
+    write_lines(path, [""] * len(path.read_text(encoding="utf-8").splitlines()))
+    assert invoke("init", *TEXT, code=2).err == f"error: text/{file}: has no text: its lines are blank\n"
+    if file == "train.de":  # before a dev set is split off
+        assert "its lines are blank" in invoke("init", *FILES, "--dev-size", 10, code=2).err
+
+
+def test_a_text_of_which_no_pair_is_left_is_named_as_it_was_given(tmp_path, invoke):
+    """And not by the name that it would get without the dev set that is split off."""
+    write_toy(tmp_path)
+    write_lines(tmp_path / "text/train.de", [f"a b c d e f {number}" for number in range(120)])
+    write_lines(tmp_path / "text/train.en", [chr(0x4E00 + number) for number in range(120)])
+    error = invoke("init", *FILES, "--dev-size", 10, "--no-trial", code=2).err
+    reason = "no pair is left to train on: kept 0 of 120 pairs; left out: 120 unbalanced"
+    assert error.startswith(f"error: {tmp_path}/text/train.de: {reason}")
 
 
 @pytest.mark.parametrize("output", ["", ".", "/"])

@@ -120,7 +120,7 @@ def write_long_line(folder, num_words):
 def test_prepare_names_the_longest_line_of_the_dev_set(corpus):
     write_long_line(corpus, 300)
     said, *_ = lengths_of(corpus, WORD_TOKENIZERS)
-    assert "warning: dev: 1 of the pairs are longer than `data.filters.max_length`" in said
+    assert "warning: dev: 1 pair with more tokens than `data.filters.max_length`" in said
     assert f"the longest at {corpus}/dev.src:4, 300 source and 300 target tokens" in said
     data = content(corpus, "run")["data"] | {"filters": {"max_length": 300}}
     assert "warning" not in lengths_of(corpus, WORD_TOKENIZERS, data=data)[0]

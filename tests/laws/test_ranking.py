@@ -5,6 +5,7 @@ import pytest
 import seq2attn
 from seq2attn.errors import RunError, TrainingInterrupted, UserError
 from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.io.terminal import plural
 from seq2attn.io.weights import load_tensors
 from seq2attn.training.checkpoints.averaging import average
 from seq2attn.training.checkpoints.checkpoint import Checkpoint, list_checkpoints
@@ -57,13 +58,13 @@ def test_of_equal_validations_the_newest_translates_and_patience_ends(corpus):
     assert [line["update"] for line in lines] == [2, 4, 6]
     assert len({(line["bleu"], line["loss"]) for line in lines}) == 1
     assert run.weights_origin()["checkpoints"] == ["00000006"]
-    assert "and 6 updates (`training.validation.patience`); weights" in log_of(run)
+    assert "at update 6 (`training.validation.patience`); weights" in log_of(run)
     train_run(corpus, "run", resume=True, max_duration=["6 updates"], optimizer=NO_PROGRESS, validation=validation)
-    assert "and 6 updates (`training.max_duration` and `training.validation.patience`); weights" in log_of(run)
+    assert "at update 6 (`training.max_duration` and `training.validation.patience`); weights" in log_of(run)
     train_run(
         corpus, "run", resume=True, max_duration=["6 updates"], optimizer=NO_PROGRESS, validation=every(metric="bleu")
     )
-    assert "and 6 updates (`training.max_duration`); weights" in log_of(run)
+    assert "at update 6 (`training.max_duration`); weights" in log_of(run)
 
 
 @pytest.mark.parametrize("metric", ["loss", pytest.param("chrf", marks=pytest.mark.slow)])
@@ -75,7 +76,7 @@ def test_training_ends_when_its_metric_reaches_the_target(corpus, metric):
     (expected, *_) = (line["update"] for line in whole if best(line[metric], target) == line[metric])
     run = train_run(corpus, "run", validation=every(metric=metric, target=target), **options)
     assert [line["update"] for line in metrics(run, "validation")][-1] == expected < 12
-    assert f"and {expected} updates (`training.validation.target`); weights" in log_of(run)
+    assert f"at update {expected} (`training.validation.target`); weights" in log_of(run)
     train_run(corpus, "run", validation=every(metric=metric, target=target), resume=True, **options)
     assert metrics(run, "validation")[-1]["update"] == expected
     train_run(corpus, "run", validation=every(metric=metric), resume=True, **options)
@@ -222,7 +223,7 @@ def test_a_mean_that_is_worse_than_the_best_checkpoint_is_not_kept(corpus, count
     assert_same(load_tensors(run.weights_path), load_tensors(run.folder / "checkpoints" / best / "model.safetensors"))
     (line,) = [line for line in log_of(run).split("\n") if " is worse than " in line]
     assert (
-        f"the mean of {count} checkpoints (loss " in line
+        f"the mean of {plural(count, 'checkpoint')} (loss " in line
         and f"update {int(best)} (loss {losses[int(best)]:.3f}  ppl " in line
     )
     assert train_run(corpus, "run", resume=True, **options).weights_origin() == origin

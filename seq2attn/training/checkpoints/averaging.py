@@ -9,6 +9,7 @@ from seq2attn.errors import RunError, UserError
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.files import read_objects
 from seq2attn.io.lock import lock_directory
+from seq2attn.io.terminal import plural
 from seq2attn.io.weights import tensor_specs
 from seq2attn.models.build import check_vocabularies
 from seq2attn.nn.lora import merge_adapters
@@ -49,8 +50,8 @@ def average(run: Path | str, *, last: int | None = None, best: int | None = None
     chosen = checkpoints[-count:] if name == "last" else _best(folder, checkpoints, count, metric)
     if len(chosen) < count:
         raise RunError(
-            f"{folder}: has {len(chosen)} checkpoints, not {count}; average fewer, or train with more validations and a"
-            f" larger `training.checkpoints.keep_{name}`"
+            f"{folder}: has {plural(len(chosen), 'checkpoint')}, not {count}; average fewer, or train with more"
+            f" validations and a larger `training.checkpoints.keep_{name}`"
         )
     if name == "last" and (removed := _removed_between(directory, chosen)):
         raise RunError(

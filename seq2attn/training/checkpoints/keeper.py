@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seq2attn.experiment.training_config import TrainingConfig
 from seq2attn.io.files import remove_temporary
+from seq2attn.io.terminal import plural
 from seq2attn.io.weights import copy_weights, unique_state_dict
 from seq2attn.losses.training_loss import TrainingLoss
 from seq2attn.models.build import Vocabularies
@@ -97,7 +98,7 @@ class CheckpointKeeper:
         remove_adapters(self.loss_module.model)
         copy_weights(self.loss_module.model, weights, run.weights_path)
         scores = validator.validate(self.loss_module).scores
-        origin = f"the mean of {len(chosen)} checkpoints ({format_scores(scores)})"
+        origin = f"the mean of {plural(len(chosen), 'checkpoint')} ({format_scores(scores)})"
         more = {"average": config.average}
         if rank(scores, metric) < rank(state.best_value, metric):
             best = f"update {state.best_update:,} ({format_scores(state.best_value)})"

@@ -96,7 +96,7 @@ def test_little_padding() -> None:
 
 
 def test_too_few_pairs_for_the_processes() -> None:
-    with pytest.raises(DataError, match="3 batches of one pair each cannot be divided equally among 2 processes"):
+    with pytest.raises(DataError, match="batches of one pair each, 3 in all, cannot be shared equally by 2 processes"):
         plan_batches(np.full((3, 2), 9), tokens=1, seed=0, epoch=0, num_ranks=2)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seq2attn.errors import DataError
-from seq2attn.starter.parallel_text import SAMPLE_PAIRS, ParallelText, split_rows, write_split
+from seq2attn.starter.parallel_text import MAX_CHARACTERS, SAMPLE_PAIRS, ParallelText, split_rows, write_split
 from tests.support.commands import write_lines
 
 
@@ -69,6 +69,16 @@ def test_a_sample_is_spread_evenly(tmp_path, number):
     assert len(set(np.diff(places))) <= 1 and places[0] <= step + 1 and number - places[-1] <= step + 1
     train, dev = text.split(np.arange(number) < min(number, 20), tmp_path)
     assert len(dev.sample) == dev.num_pairs == min(number, 20) and train.num_pairs == number - dev.num_pairs
+
+
+def test_a_very_long_line_is_cut_in_a_sample_only(tmp_path):
+    """A trial would take minutes to translate such a line of a dev set."""
+    pairs = [("a", "b"), ("word " * MAX_CHARACTERS, "c")]
+    files = write_pairs(tmp_path, pairs)
+    assert max(len(line) for pair in ParallelText.read(files).sample for line in pair) == MAX_CHARACTERS
+    write_split(files, np.array([False, True]), tmp_path / "split")
+    assert (tmp_path / "split/dev.source").read_text(encoding="utf-8") == pairs[1][0] + "\n"
+    assert ParallelText.read(files, others=ParallelText.read(files).sample).num_found == 2
 
 
 def test_pairs_of_another_text_are_counted_once(tmp_path):

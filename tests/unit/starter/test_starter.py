@@ -8,11 +8,13 @@ import torch
 import yaml
 
 from seq2attn.config.duration import Duration
+from seq2attn.data.filter import FiltersConfig
 from seq2attn.experiment.experiment_config import ExperimentConfig
 from seq2attn.options import InitOptions
 from seq2attn.starter.candidates import Candidates
 from seq2attn.starter.init import Starter
-from seq2attn.starter.parallel_text import ParallelText
+from seq2attn.starter.parallel_text import ParallelText, prepare_sample
+from seq2attn.tokenizers.tokenizer_config import TokenizersConfig
 
 CANDIDATES = Candidates.load()
 ENGLISH, GERMAN, RUSSIAN = "the old house, 1984.", "das alte Haus, 1984.", "старый дом и iPad, 1984."
@@ -20,9 +22,11 @@ ENGLISH, GERMAN, RUSSIAN = "the old house, 1984.", "das alte Haus, 1984.", "ст
 
 def make_starter(folder: Path, *, name: str = "text", source: str = GERMAN, target: str = ENGLISH) -> Starter:
     files = folder / name, folder / f"{name}.2"
-    text = ParallelText(files, 9, [(source, target)], 0)
+    text = ParallelText(files, 9_000_000, [(source, target)], 0)
     options = InitOptions(*files, dev_size=1, output=folder / "my.yaml", run_dir=Path(name))
-    return Starter(options, text, text, 3000, Duration(1, "hours"), torch.device("cpu"))
+    tokenizers = TokenizersConfig(**CANDIDATES.tokenizers(text))
+    prepared = prepare_sample(tokenizers, FiltersConfig(), text, text.sample)
+    return Starter(options, CANDIDATES, text, text, prepared, torch.device("cpu"), Duration(1, "hours"))
 
 
 @pytest.mark.parametrize("source", [GERMAN, RUSSIAN], ids=["de", "ru"])
@@ -41,9 +45,9 @@ def test_each_candidate_has_a_valid_config(row, source, tmp_path):
 def test_smaller_batches_have_a_lower_learning_rate(tmp_path):
     row, text = CANDIDATES.rows[0], make_starter(tmp_path)
     usual = text.experiment(row).training
-    small = replace(text, max_batch_tokens=usual.batch.require_tokens() // 4).experiment(row).training
-    assert small.batch.tokens == usual.batch.require_tokens() // 4
-    assert small.optimizer.lr == pytest.approx(usual.optimizer.lr / 2, rel=0.05)
+    small = replace(text, train=replace(text.train, num_pairs=9)).experiment(row).training
+    share = small.batch.require_tokens() / usual.batch.require_tokens()
+    assert share < 0.5 and small.optimizer.lr == pytest.approx(usual.optimizer.lr * share**0.5, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["1.0", "no", "null", "1_0", "0x_", "a b: [c]", "# 1", "{pairs}"])

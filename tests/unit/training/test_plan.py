@@ -10,6 +10,7 @@ import torch
 
 from seq2attn.config.duration import Duration
 from seq2attn.experiment.training_config import TrainingConfig
+from seq2attn.io.terminal import plural
 from seq2attn.training.distributed import DistributedContext
 from seq2attn.training.plan import Speed, plan_training
 from seq2attn.training.resolve import resolve_training
@@ -22,7 +23,8 @@ MAX_VALIDATIONS, MIN_VALIDATIONS = 8, 3
 
 
 def plan(speed, state=None, per_epoch=100, **training):
-    return plan_training(TrainingConfig(**training), per_epoch, state or TrainState(), speed)
+    measure = None if speed is None else lambda config: speed
+    return plan_training(TrainingConfig(**training), per_epoch, state or TrainState(), measure)
 
 
 def resolve(speed, state=None, **training):
@@ -152,6 +154,14 @@ def test_a_time_that_is_too_short_is_said_and_planned():
     config, found, _ = resolve(Speed(500.0, 1.0, 4000.0), lr_schedule=COSINE, max_duration=["1 minute"])
     assert (found.updates, config.lr_schedule.warmup_updates, config.validation.every.value) == (1, 1, 1)
     assert not any("is enough" in line for line in resolve(Speed(0.01, 9.0, 0.1), max_duration=["1 hour"])[2])
+
+
+def test_numbers_agree_with_their_nouns():
+    _, found, notes = resolve(Speed(500.0, 1.0, 4000.0), lr_schedule=COSINE, max_duration=["1 minute"])
+    text = "; ".join([*notes, found.outlook()])
+    assert "cosine schedule: 1 update;" in text and "warm-up: 1 update, " in text and "(1 update, " in text
+    assert [plural(n, "pair") for n in (0, 1, 2000)] == ["0 pairs", "1 pair", "2,000 pairs"]
+    assert [plural(n, "hour", ",.2g") for n in (0.999, 1.2)] == ["1 hour", "1.2 hours"]
 
 
 def test_other_work_on_the_machine_is_said():

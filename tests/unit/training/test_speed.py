@@ -60,6 +60,21 @@ def test_a_third_of_the_translations_of_validations_have_their_maximum_lengths(c
     assert speed.seconds_per_validation == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.parametrize("samples", [0, 2, 4])
+def test_validations_by_the_loss_translate_samples_only(corpus, monkeypatch, samples):
+    """By a clock that counts in each step of a translation, of a dev set that is measured in part."""
+    monotonic = time.monotonic
+    for side in ("src", "tgt"):
+        path = corpus / f"dev.{side}"
+        path.write_text(path.read_text() * 50)
+    monkeypatch.setattr(Slow, "seconds", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + Slow.seconds)
+    speed, _, _, dev = measure(corpus, model=SLOW_SEARCH, validation={"metric": "loss", "samples": samples})
+    limits = LengthsConfig().limits(torch.from_numpy(dev[:, 0])).max_length
+    lengths = (2 * torch.from_numpy(dev[:, 1] + 1).minimum(limits) + limits) / 3
+    assert speed.seconds_per_validation == pytest.approx(samples * float(lengths.mean()), rel=0.1, abs=5)
+
+
 def test_a_large_model_is_measured_with_small_updates(corpus, monkeypatch):
     """By the same clock, on which each update of this batch takes more than the time of the measurement."""
     monotonic, options = time.monotonic, {"model": SLOW, "batch": {"tokens": 2048}, "validation": {"metric": "bleu"}}
