@@ -82,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.verb == "page":
         update_page(figures=options.out or FIGURES)
         return 0
+    from seq2attn.errors import UserError
+
     command = f"python scripts/bench.py {shell_line(list(sys.argv[1:] if arguments is None else arguments))}"
     try:
         call, absent = _call(options)
@@ -93,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.out is not None:
                 Book.load(options.out).with_call(records, metadata).save(options.out)
             _print(Book().with_call(records, metadata))
-    except UnavailableError as error:
+    except (UnavailableError, UserError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     print("".join(f"\n{line}\n" for line in absent), end="")
@@ -112,7 +114,7 @@ def _print(book: Book) -> None:
 def _call(options: argparse.Namespace) -> tuple[Call, list[str]]:
     tokens = options.tokens or (GPU_TOKENS if options.gpu else TOKENS)
     setting = Setting(options.corpus, options.runs, options.configs, options.threads, tokens, options.gpu)
-    ours = Ours(setting, overrides=tuple(options.set))
+    ours = Ours(setting, overrides=(*setting.overrides, *options.set))
     systems, absent = list[System]([ours]), list[str]()
     for name in filter(None, options.peers.split(",")):
         if name not in PEERS | ENGINES:

@@ -55,6 +55,17 @@ class Setting:
         return self.runs / "text"
 
     @property
+    def overrides(self) -> list[str]:
+        """Overrides of our configs for the text of `corpus`."""
+        splits = {"train": "train", "dev": "val", "test.test2016": TEST}
+        sides = {"source": "de", "target": "en"}
+        return [
+            f"data.{name}.{side}={self.corpus / split}.{language}"
+            for name, split in splits.items()
+            for side, language in sides.items()
+        ]
+
+    @property
     def logs(self) -> Path:
         """Logs and translations."""
         return self.runs / "logs"

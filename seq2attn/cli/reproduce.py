@@ -38,6 +38,7 @@ def reproduce(
     """
     from tqdm import tqdm
 
+    from seq2attn.config.load import with_options
     from seq2attn.errors import UserError
     from seq2attn.sweep.recipe import load_recipe
     from seq2attn.sweep.reproduce import reproduce
@@ -47,13 +48,13 @@ def reproduce(
     if dry_run and (unused := [option for option, is_given in given.items() if is_given]):
         verb = "has" if len(unused) == 1 else "have"
         raise UserError(f"{' and '.join(unused)} {verb} no effect with --dry-run, which trains nothing")
-    numbers = [] if seeds is None else [f"seeds=[{','.join(map(str, range(1, seeds + 1)))}]"]
-    loaded = load_recipe(recipe, [*overrides, *numbers])
+    numbers = None if seeds is None else [*range(1, seeds + 1)]
+    loaded = load_recipe(recipe, with_options(overrides, {"seeds": ("seeds", numbers), "jobs": ("jobs", jobs)}))
     if dry_run:
         typer.echo(describe_plan(loaded.plan))
         return
     log = partial(tqdm.write, file=sys.stderr)
-    report, failures = reproduce(loaded, jobs or loaded.config.jobs, log, mirror=mirror, redo=redo)
+    report, failures = reproduce(loaded, loaded.config.jobs, log, mirror=mirror, redo=redo)
     typer.echo(report, nl=False)
     if failures:
         log_failures(failures, log)

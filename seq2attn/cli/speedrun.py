@@ -31,12 +31,13 @@ def speedrun(
       seq2attn speedrun configs/speedrun/target-30.yaml
       seq2attn speedrun --verify runs/speedrun/target-30/record.json
     """
+    from seq2attn.config.load import with_options
     from seq2attn.errors import TrainingInterrupted, UserError
     from seq2attn.experiment.experiment_config import load_config
     from seq2attn.io.outputs import check_output, text_output
     from seq2attn.sweep.speedrun import speedrun, verify_speedrun
 
-    values = [*overrides, *([] if target is None else [f"training.validation.target={target}"])]
+    values = with_options(overrides, {"training.validation.target": ("target", target)})
     if (config is None) == (verify is None) or (verify is not None and (values or output_file)):
         raise UserError("give either a CONFIG, or --verify alone")
     check_output(output_file, "speedrun", config, overwrite=overwrite)

@@ -37,6 +37,7 @@ def sweep(
     """
     from tqdm import tqdm
 
+    from seq2attn.config.load import with_options
     from seq2attn.errors import UserError
     from seq2attn.sweep.plan import load_plan
     from seq2attn.sweep.run_sweep import describe_plan, lock_sweep, log_failures, run_sweep, write_leaderboard
@@ -46,7 +47,7 @@ def sweep(
         unused = " and ".join(option for option, is_given in given.items() if is_given)
         verb = "have" if " and " in unused else "has"
         raise UserError(f"{unused} {verb} no effect with {only}, which trains nothing")
-    plan = load_plan(config, overrides)
+    plan = load_plan(config, with_options(overrides, {"jobs": ("jobs", jobs)}))
     if dry_run:
         typer.echo(describe_plan(plan))
         return
@@ -55,7 +56,7 @@ def sweep(
         typer.echo(write_leaderboard(plan, log), nl=False)
         return
     with lock_sweep(plan.sweep.folder) as lock:
-        failures = run_sweep(plan, jobs or plan.sweep.jobs, lock, log, redo=redo)
+        failures = run_sweep(plan, plan.sweep.jobs, lock, log, redo=redo)
         typer.echo(write_leaderboard(plan, log), nl=False)
     if failures:
         log_failures(failures, log)

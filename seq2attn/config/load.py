@@ -1,8 +1,9 @@
 """Configs from and to YAML: a file, those it extends and the command line, merged with the place of each value."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from seq2attn.config.explain import diagnose, validate
 from seq2attn.config.merge import merge
 from seq2attn.config.yaml_reader import YAMLReader
 from seq2attn.config.yaml_tree import Diagnostic, YAMLValue, format_diagnostics
-from seq2attn.errors import ConfigError
+from seq2attn.errors import ConfigError, UserError
 
 C = TypeVar("C", bound=Config)
 
@@ -76,6 +77,26 @@ def read_merged(
     changes = reduce(partial(merge, model=model), map(reader.parse_override, overrides))
     dropped = list[str]()
     return merge(tree, changes, model, dropped), reader.diagnostics, dropped
+
+
+def check_options(overrides: Sequence[str], options: Mapping[str, tuple[str, Any]]) -> None:
+    """Raises UserError for an override of a key that an option sets too, or of a value above it that is no mapping.
+
+    `options` has the name and the value of each option by its key; None if it is not given.
+    """
+    for override, (key, (name, value)) in product(overrides, options.items()):
+        names = tuple(key.split("."))
+        found, inner = YAMLReader(Path()).parse_override(override).find(names)
+        if value is not None and (found == names or not isinstance(inner.content, dict)):
+            raise UserError(f"``overrides={override}``: has no effect with ``{name}``")
+
+
+def with_options(overrides: Sequence[str], options: Mapping[str, tuple[str, Any]]) -> list[str]:
+    """The overrides, and those of options; for `options` and errors see `check_options`."""
+    check_options(overrides, options)
+    layout: dict[str, Any] = {"default_flow_style": True, "allow_unicode": True, "width": float("inf")}
+    given = {key: [value] for key, (_, value) in options.items() if value is not None}
+    return [*overrides, *(f"{key}={yaml.safe_dump(value, **layout)[1:-2]}" for key, value in given.items())]
 
 
 def dump(config: Config) -> str:

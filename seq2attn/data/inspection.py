@@ -94,8 +94,8 @@ class CorpusReport:
         source, target = (report.train.source.characters, report.train.target.characters) if report else ({}, {})
         return replace(self, source=self.source.with_earlier(source), target=self.target.with_earlier(target))
 
-    def warnings(self, name: str, train: CorpusReport | None = None) -> Iterator[str]:
-        """Warnings about a corpus, one line each; `train` is the training text that it is compared with."""
+    def warnings(self, name: str, train: CorpusReport | None = None, fix: str = "") -> Iterator[str]:
+        """Warnings about a corpus compared with the training text `train`, a line each; `fix` is that of duplicates."""
         sides = ("source", self.source, train and train.source), ("target", self.target, train and train.target)
         for side, statistics, training in sides:
             if statistics.num_unknown > MAX_UNKNOWN_SHARE * statistics.num_tokens:
@@ -107,7 +107,6 @@ class CorpusReport:
             yield f"{name}: {self.num_one_sided:,} pairs have text on one side only"
         if self.num_duplicates > max(MIN_PAIRS, MAX_DUPLICATE_SHARE * self.num_pairs):
             share = f"{self.num_duplicates:,} pairs ({self.num_duplicates / self.num_pairs:.1%})"
-            fix = "; `data.filters.drop_duplicates: true` leaves them out" if name == "train" else ""
             yield f"{name}: {share} are duplicates{fix}"
         num_in_train = self.num_in_train or 0
         if num_in_train > max(MIN_PAIRS, MAX_IN_TRAIN_SHARE * self.num_pairs):
@@ -180,7 +179,8 @@ class DataReport:
         """Warnings about the text, one line each."""
         others = [("dev", self.dev), *self.tests.items()]  # a test set may be called `dev`, too
         compared = (warning for name, report in others for warning in report.warnings(name, self.train))
-        return [*self.train.warnings("train"), *compared]
+        fix = "; `data.filters.drop_duplicates: true` leaves them out"  # of the training text alone
+        return [*self.train.warnings("train", fix=fix), *compared]
 
     def save(self, run: Path) -> Path:
         """Write the report to a run directory. Returns its file."""

@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from seq2attn.config.load import with_options
 from seq2attn.data.fingerprint import file_digest
 from seq2attn.errors import UserError
 from seq2attn.evaluation.evaluate import (
@@ -91,13 +92,17 @@ def evaluate(
 
     Raises UserError for options that exclude each other, for test sets that differ, and for a tag unknown to a run.
     """
-    options = with_paths(options)
+    source = None if evaluation.source is None else Path(evaluation.source)
+    evaluation = replace(evaluation, source=source, references=[*map(Path, evaluation.references)])
     if options.ensemble and len(runs) > 1:
         raise UserError("``ensemble`` adds runs to one; give one RUN_DIR")
+    metrics = "metrics", evaluation.metrics or None
+    scoring = {"evaluation.metrics": metrics, "evaluation.tokenize": ("tokenize", evaluation.tokenize)}
+    options = replace(with_paths(options), overrides=with_options(options.overrides, scoring))
+    sections = "search", "evaluation", "data.test"
     folders = {run: RunDirectory(Path(run)) for run in runs}
-    experiments = {run: _load_experiment(folder, options, evaluation) for run, folder in folders.items()}
-    source = None if evaluation.source is None else Path(evaluation.source)  # Python users may give paths as text
-    sets = test_sets([*experiments.values()], source, [*map(Path, evaluation.references)], evaluation.tag)
+    experiments = {run: load_experiment(folder, options, sections) for run, folder in folders.items()}
+    sets = test_sets([*experiments.values()], evaluation.source, evaluation.references, evaluation.tag)
     for folder, corpus in product(folders.values(), sets.values()):
         folder.load_tokenizers().source.check_tag(corpus.tag)
     tests = read_sets(sets, experiments[runs[0]].evaluation)
@@ -107,16 +112,6 @@ def evaluate(
             folders[run], experiment, tests, options, evaluation
         )
     return RunResults(tests, results, reports)
-
-
-def _load_experiment(run: RunDirectory, options: TranslationOptions, evaluation: EvaluateOptions) -> ExperimentConfig:
-    """The config of a run with the options of a call. Raises UserError if it does not know the tag."""
-    metrics = [f"evaluation.metrics=[{','.join(evaluation.metrics)}]"] if evaluation.metrics else []
-    tokenize = [f"evaluation.tokenize={evaluation.tokenize}"] if evaluation.tokenize else []
-    options = replace(options, overrides=[*options.overrides, *metrics, *tokenize])
-    experiment = load_experiment(run, options, ["search", "evaluation", "data.test"])
-    run.load_tokenizers().source.check_tag(evaluation.tag)
-    return experiment
 
 
 def evaluate_run_directory(

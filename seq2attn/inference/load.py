@@ -35,7 +35,7 @@ DEFAULT_OPTIONS = TranslationOptions()
 
 
 def load(run: Path | str, options: TranslationOptions = DEFAULT_OPTIONS) -> Translator:
-    """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Guten Morgen.").text`.
+    """The translator of a run directory: `seq2attn.load("runs/phrasebook").translate("Das Haus ist alt.").text`.
 
     Raises RunError when the directory is not a run, its files do not match, or the run was not exported or has changed
     since, and for a run that cannot be in the ensemble; UserError for options that exclude each other, or that the

@@ -1,9 +1,9 @@
 """The search of one call: that of a config with the options of the call."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from seq2attn.config.load import check_options
+from seq2attn.config.yaml_reader import YAMLReader
 from seq2attn.errors import UserError
 from seq2attn.options import TranslationOptions
 from seq2attn.search.search_config import SampleConfig, SearchConfig, beam_search, greedy_search, mbr_sampling
@@ -21,7 +21,8 @@ def resolve_search(search: SearchConfig, options: TranslationOptions) -> SearchC
     given = {"greedy": options.greedy, "beam": options.beam is not None, "mbr": options.mbr is not None}
     if len(names := [f"``{name}``" for name, is_given in given.items() if is_given]) > 1:
         raise UserError(f"{' and '.join(names)} exclude each other")
-    _check_same_keys(options)
+    same = {"search.beam_size": ("beam", options.beam), "search.num_samples": ("mbr", options.mbr)}
+    check_options(options.overrides, same | {"search.lengths.long_inputs": ("long_inputs", options.long_inputs)})
     if options.long_inputs is not None:
         search = search.with_value("lengths.long_inputs", options.long_inputs)
     resolved = search
@@ -36,24 +37,11 @@ def resolve_search(search: SearchConfig, options: TranslationOptions) -> SearchC
     return resolved
 
 
-def _check_same_keys(options: TranslationOptions) -> None:
-    """Raises UserError for an override of a key that another option sets too."""
-    same: Mapping[str, tuple[str, Any]] = {
-        "beam_size": ("beam", options.beam),
-        "num_samples": ("mbr", options.mbr),
-        "lengths.long_inputs": ("long_inputs", options.long_inputs),
-    }
-    for override in options.overrides:
-        name, value = same.get(override.partition("=")[0].removeprefix("search."), ("", None))
-        if value is not None:
-            raise UserError(f"``overrides={override}``: has no effect with ``{name}``")
-
-
 def _check_fields(options: TranslationOptions, search: SearchConfig, name: str) -> None:
     """Raises UserError for an override of the kind of search, or of a field that the kind of an option lacks."""
     for override in options.overrides:
-        section, key, *_ = [*override.partition("=")[0].split("."), "kind"]
-        if section == "search" and (key == "kind" or key not in type(search).model_fields):
+        section = YAMLReader(Path()).parse_override(override).child("search")
+        if section is not None and not section.content.keys() <= type(search).model_fields.keys() - {"kind"}:
             raise UserError(f"``overrides={override}``: has no effect with {name}")
 
 

@@ -116,6 +116,8 @@ class Family(ABC):
     """Names of the weights in the file."""
     tokenizer_class: ClassVar[str]
     """The tokenizer of `transformers`."""
+    has_original = True
+    """True if `transformers` has such a model."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any], options: ImportOptions) -> None:
         """Raises UserError with the file and the key that cannot be used."""
@@ -233,7 +235,7 @@ class Family(ABC):
                     raise DataError(f"{self.folder}: `{name}` {problem}")
 
     def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
-        """The original model with its `tensors`; `from_pretrained` would follow other files. None if there is none."""
+        """The original model with its `tensors`; `from_pretrained` would follow other files."""
         from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationConfig
 
         config = AutoConfig.for_model(self.model_type, **self.architecture.model_dump())

@@ -78,12 +78,12 @@ def import_model(
         directory.save_model(weights, tokenizers.vocabularies, origin)
         loaded = directory.load()
         report = None
-        if find_spec("transformers") is not None:
+        if is_installed := find_spec("transformers") is not None:
             check_tokenizer(folder, source, rows[0], family.original_encoder(), lines)
-            if (original := family.load_original(tensors)) is not None:
-                report = _compare(loaded, TransformersEngine(original, rows), lines)
-                report.check(f"{folder}: the imported model does not translate as the original")
-    _print_unnamed(family)
+        if is_installed and family.has_original:
+            report = _compare(loaded, TransformersEngine(family.load_original(tensors), rows), lines)
+            report.check(f"{folder}: the imported model does not translate as the original")
+    _print_notes(family, is_verified=report is not None)
     return report
 
 
@@ -121,13 +121,16 @@ def _compare(imported: LoadedRun, original: TransformersEngine, lines: Sequence[
     return compare_engines(imported, original, lines, BeamConfig(patience=None, lengths=lengths), longest)
 
 
-def _print_unnamed(family: Family) -> None:
-    """Print the keys that are 0 in the config of the run, where its defaults are not."""
+def _print_notes(family: Family, *, is_verified: bool) -> None:
+    """Print the keys that are 0 in the config of the run, where its defaults are not, and why it is not verified."""
     keys = ["training.label_smoothing"]
     if {"dropout", "dropout_rate"}.isdisjoint(family.architecture.model_fields_set):
         keys += ["model.encoder.dropout", "model.decoder.dropout"]
     unnamed = ", ".join(f"`{key}`" for key in keys)
     print(f"set to 0 for further training, because the files of the model have no value: {unnamed}", file=sys.stderr)
+    if not is_verified:
+        reason = "is not installed (pip install '.[pretrained]')" if family.has_original else "has no such model"
+        print(f"not verified: transformers {reason}", file=sys.stderr)
 
 
 def _check_options(family: Family) -> None:

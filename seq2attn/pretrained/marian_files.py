@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
-from torch import Tensor
 
 from seq2attn.config.base import Config, NumLayers
 from seq2attn.config.yaml_reader import parse_yaml
@@ -98,6 +97,7 @@ class MarianFiles(Marian):
         self.marian_options = fields = validate_fields(MarianOptions, _with_underscores(marian_options), self.file)
         if self.is_ssru and fields.dec_cell != "ssru":
             raise DataError(f"{self.file}: `dec_cell` is `{fields.dec_cell}`, expected `ssru`")
+        self.has_original = not self.is_ssru
         self.pieces = [*map(_read_vocabulary, self.vocabularies, fields.dim_vocabs)]
         pad = max(fields.dim_vocabs)
         self.architecture = MarianArchitecture(
@@ -160,10 +160,6 @@ class MarianFiles(Marian):
             for file, ids in zip(self.vocabularies, self.pieces, strict=True)
         )
         return source, target
-
-    def load_original(self, tensors: Mapping[str, Tensor]) -> Any:
-        """The model of `transformers`, which has none with SSRUs."""
-        return None if self.is_ssru else super().load_original(tensors)
 
     def original_encoder(self) -> Encode:
         """SentencePiece by itself."""

@@ -3,10 +3,14 @@
 import asyncio
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
+from torch.nn import Module
 
 import seq2attn
 from seq2attn.search.search_config import BeamConfig, GreedyConfig, LengthsConfig, SampleConfig, SearchConfig
@@ -64,13 +68,28 @@ def test_the_service_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     translate = service.translator.translate
     vars(service.translator)["translate"] = lambda lines: sizes.append(len(lines)) or translate(lines)
 
-    async def ask() -> list[list[str]]:
-        transport = httpx.ASGITransport(app=service.app)
-        async with service.lifespan(service.app), httpx.AsyncClient(transport=transport, base_url="http://t") as client:
-            requests = [client.post("/translate", json=LINES[start : start + 2]) for start in range(len(LINES))]
-            return [answer.json() for answer in await asyncio.gather(*requests)]
+    async def ask(requests: Sequence[object]) -> list[tuple[int, Any]]:
+        transport = httpx.ASGITransport(app=service.app, raise_app_exceptions=False)  # which uvicorn writes to its log
+        async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+            answers = await asyncio.gather(*(client.post("/translate", json=request) for request in requests))
+            return [(answer.status_code, answer.json() if answer.is_success else None) for answer in answers]
 
-    answers = asyncio.run(ask())
-    expected = [one.text for one in translate(LINES)]
-    assert answers == [expected[start : start + 2] for start in range(len(LINES))]
-    assert sum(sizes) == sum(map(len, answers)) and len(sizes) < len(LINES)
+    requests = [LINES[start : start + 2] for start in range(len(LINES))]
+    expected = [(200, [one.text for one in translate(request)]) for request in requests]
+    assert asyncio.run(ask(requests)) == expected
+    assert sum(sizes) == sum(map(len, requests)) and len([*filter(None, sizes)]) < len(requests)
+
+    word = service.translator.source.vocabulary.id(WORDS[-1])
+
+    def fail(embedding: Module, inputs: tuple[Tensor]) -> None:
+        if (inputs[0] == word).any():
+            raise ArithmeticError("at a word")
+
+    service.translator.model.source_embedding.register_forward_pre_hook(fail)
+    failing = [WORDS[-1] in " ".join(request).split() for request in requests]
+    assert 0 < sum(failing) < len(failing)
+    answers = asyncio.run(ask([*requests, [], ["", ""], "no list", [1]]))
+    assert answers[: len(requests)] == [
+        (500, None) if fails else answer for fails, answer in zip(failing, expected, strict=True)
+    ]
+    assert answers[len(requests) :] == [(200, []), (200, ["", ""]), (422, None), (422, None)]

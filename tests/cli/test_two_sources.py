@@ -46,7 +46,7 @@ def test_jobs(
 
 def test_the_seeds_of_a_reproduction(invoke: Invoke, tmp_path: Path) -> None:
     recipe_home(tmp_path)
-    for options, seeds in (([], 2), (["--set", "seeds=[5]"], 1), (["--seeds", 3, "--set", "seeds=[5]"], 3)):
+    for options, seeds in (([], 2), (["--set", "seeds=[5]"], 1), (["--seeds", 3], 3)):
         assert f"x {seeds} seeds" in invoke("reproduce", "toy", "--dry-run", *options).out
 
 

@@ -38,6 +38,8 @@ from tests.support.marian import (
 from tests.support.memory import refusal
 
 TRANSFORMERS = ImportOptions("transformers", punctuation=True)
+NOT_INSTALLED = "not verified: transformers is not installed (pip install '.[pretrained]')"
+NO_SUCH_MODEL = "not verified: transformers has no such model"
 Arrays = dict[str, NDArray[np.float32]]
 
 
@@ -107,20 +109,21 @@ def test_a_binary_file_is_its_npz(
     torch.testing.assert_close(weights(tmp_path / "run-binary"), weights(tmp_path / "run-marian"), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
 def test_a_decoder_with_recurrent_units(
-    original: tuple[Path, Arrays], npz: Path, invoke: Invoke, tmp_path: Path
+    original: tuple[Path, Arrays], npz: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, is_installed: bool
 ) -> None:
-    """`transformers` has none, so the import is not verified."""
+    """`transformers` has none, installed or not, so the import is not verified."""
+    if not is_installed:
+        monkeypatch.setitem(sys.modules, "transformers", None)
     arrays = {name: array for name, array in original[1].items() if not re.match(r"decoder_l\d_self", name)}
     random = np.random.default_rng(0)
     for scope in ("decoder_l1_rnn", "decoder_l2_rnn"):
         shapes = {"W": (16, 16), "Wf": (16, 16), "bf": (1, 16), "ffn_ln_scale": (1, 16), "ffn_ln_bias": (1, 16)}
         arrays |= {f"{scope}_{name}": random.normal(size=shape).astype("f") for name, shape in shapes.items()}
     write_npz(npz / "model.npz", arrays, marian_options(transformer_decoder_autoreg="rnn", dec_cell="ssru"))
-    assert "not verified: transformers has no such model" in invoke("import", npz, "run").err
-    layer = {
-        name: tensor.numpy() for name, tensor in weights(tmp_path / "run").items() if "decoder.layers.1.ssru" in name
-    }
+    assert re.findall("not verified.*", invoke("import", npz, "run").err) == [NO_SUCH_MODEL]
+    layer = {name: tensor.numpy() for name, tensor in weights(npz.parent / "run").items() if "layers.1.ssru" in name}
     scope, prefix = "decoder_l2_rnn", "decoder.layers.1.ssru"
     np.testing.assert_array_equal(layer[f"{prefix}.input_proj.weight"], arrays[f"{scope}_W"].T)
     np.testing.assert_array_equal(layer[f"{prefix}.forget_gate.weight"], arrays[f"{scope}_Wf"].T)
@@ -269,9 +272,6 @@ def test_an_import_to_a_link_is_behind_it(npz: Path, sentence: Path, tmp_path: P
     (tmp_path / "link").symlink_to("real")
     import_model(npz, tmp_path / "link", TRANSFORMERS, verify_with=sentence)
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real/model.safetensors").is_file()
-
-
-NOT_INSTALLED = "not verified: transformers is not installed (pip install '.[pretrained]')"
 
 
 def test_an_import_without_transformers_says_so(npz: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import collections
 import itertools
 import json
 import os
+import re
 import sys
 import time
 from itertools import chain
@@ -18,7 +19,7 @@ from benchmark.process import Process, wait_until_idle
 from benchmark.programs import batches, plain
 from benchmark.records import Book, Record, ratio
 from benchmark.setting import MODELS, TRANSFORMERS, Setting, UnavailableError
-from benchmark.systems import Ours, Progress
+from benchmark.systems import Progress
 from benchmark.tables import FIGURES, PAGE, comparison, fill, table
 from benchmark.text import num_target_tokens, prepare_text
 from benchmark.training import Timing, sum_intervals
@@ -256,22 +257,21 @@ ODD_LINES = [
     "ge\u00admu\u0308se\u200b", "e\u0301te\u0301\u0323", "\ufb01ne \uff28\u2581_ \u2581", "\ufeffBOM", "\u1100\u1161",
 ]  # fmt: skip
 """Double and odd spaces, soft hyphens, combining accents, compatibility characters and unusual line breaks."""
-SPLITS = {"train": "train", "dev": "val", "test.test2016": "test_2016_flickr"}
-SIDES = {"source": "de", "target": "en"}
 
 
 def test_a_text_of_odd_characters_is_prepared_for_all_systems(setting):
     for path in setting.corpus.iterdir():
         path.write_text(path.read_text("utf-8") + "".join(f"{line}\n" for line in ODD_LINES), "utf-8")
-    files = {
-        f"data.{name}.{side}": setting.corpus / f"{split}.{language}"
-        for name, split in SPLITS.items()
-        for side, language in SIDES.items()
-    }
-    overrides = ["tokenizer.joint.vocab_size=400", *(f"{key}={path}" for key, path in files.items())]
-    system = Ours(setting, overrides=tuple(overrides))
+    options = "--corpus", setting.corpus, "--runs", setting.runs, "--set", "tokenizer.joint.vocab_size=400"
+    system = command._call(command._parser().parse_args(["fit", "--peers=", *map(str, options)]))[0].ours
     prepare_all(system, ("t",), timed=False)  # which compares the numbers of tokens
     prepared = load_prepared(system.run("t"))
-    for side, language in enumerate(SIDES.values()):
+    for side, language in enumerate(("de", "en")):
         ours_ids = [list(pair[side]) for pair in prepared.train.corpus]
         assert batches.sentences(setting.data, setting.data / f"train.bpe.{language}") == ours_ids
+
+
+def test_a_text_that_cannot_be_used_is_an_error(setting, capsys):
+    (setting.corpus / "train.en").write_text("one line\n", "utf-8")
+    assert command.main(["train", "--peers=", "--corpus", str(setting.corpus), "--runs", str(setting.runs)]) == 2
+    assert re.fullmatch(r"bench: .*train\.en has 1 line: .*\n", capsys.readouterr().err)
