@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
+from torch import Tensor
 
 from seq2attn.search.lexical_constraints import FREE, forbid_early_end, matched_tokens
 from seq2attn.search.search import Hypotheses, SearchStep
-from seq2attn.search.strategies import NEG_INF, Sampling
+from seq2attn.search.strategies import NEG_INF, Sampling, topk_continuations
 from seq2attn.search.translate_ids import to_hypotheses
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 
@@ -114,18 +115,17 @@ class SearchRecorder:
 
     def _add_considered(self, step: SearchStep, group: int, parents: dict[int, int]) -> None:
         """The most probable continuations of each live hypothesis, by the model and under the constraints."""
-        constrained = step.log_probs[group]  # [K, V]
+        model, constrained = step.model_log_probs[group], step.log_probs[group]  # [K, V]
         drawn = step.strategy.probabilities(constrained).log() if isinstance(step.strategy, Sampling) else constrained
+        best = torch.cat([_best_tokens(model, NUM_CONSIDERED), _best_tokens(drawn, 2)], 1)
+        columns = [best.tolist(), *(x.gather(1, best).tolist() for x in (model, drawn, constrained))]
+        has_nan = model.isnan().any(1).tolist()
         for hypothesis, parent in parents.items():
-            model = step.model_log_probs[group, hypothesis]
-            if parent in self.considered or model.isnan().any():
+            if parent in self.considered or has_nan[hypothesis]:
                 continue
-            count = min(NUM_CONSIDERED, len(model))
-            best = torch.cat([model.topk(count).indices, drawn[hypothesis].topk(min(2, count)).indices]).unique()
-            best = best[model[best].argsort(descending=True)]
-            values = (x[best].tolist() for x in (model, drawn[hypothesis], constrained[hypothesis]))
+            found = {*zip(*(column[hypothesis] for column in columns), strict=True)}
             rows = self.considered[parent] = []
-            for token, by_model, allowed, by_rules in zip(best.tolist(), *values, strict=True):
+            for token, by_model, allowed, by_rules in sorted(found, key=lambda row: (-row[1], row[0])):
                 rule = rule_of(step, group, token) if by_rules == NEG_INF else None
                 changes = () if allowed == by_model else (allowed if allowed > NEG_INF else None, rule)
                 rows.append((token, by_model, *changes))
@@ -164,7 +164,7 @@ class SearchRecorder:
         return len(self.nodes) - 1
 
 
-def _require_terms(step: SearchStep) -> torch.Tensor:
+def _require_terms(step: SearchStep) -> Tensor:
     """The log-probabilities under the constraints, with -inf for EOS where a term of a glossary is missing."""
     phrases = step.constraints.limits.phrases
     if phrases is None:
@@ -181,14 +181,19 @@ def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterat
             yield hypothesis, one
 
 
+def _best_tokens(log_probs: Tensor, count: int) -> Tensor:
+    """The most probable tokens after each hypothesis: [K, V] -> [K, `count`], or fewer"""
+    return topk_continuations(log_probs.unsqueeze(1), log_probs.new_zeros(len(log_probs), 1), count)[1]
+
+
 def _forbidden(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
     """Hypothesis and token of each continuation that would be a candidate, but for a rule."""
-    scores = step.before.scores[group].unsqueeze(1) + step.model_log_probs[group]  # [K, V]
-    count = min(step.candidates[0].size(1), scores.numel())
-    for index in scores.flatten().topk(count).indices.tolist():
-        hypothesis, token = divmod(index, scores.size(1))
-        if hypothesis in parents and step.log_probs[group, hypothesis, token] == NEG_INF:
-            yield hypothesis, token
+    model, scores = step.model_log_probs[group : group + 1], step.before.scores[group : group + 1]
+    parent, token, _ = topk_continuations(model, scores, step.candidates[0].size(1))
+    is_forbidden = step.log_probs[group, parent, token] == NEG_INF
+    for hypothesis, one in zip(parent[is_forbidden].tolist(), token[is_forbidden].tolist(), strict=True):
+        if hypothesis in parents:
+            yield hypothesis, one
 
 
 def rule_of(step: SearchStep, group: int, token: int) -> Rule:
