@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
+from pydantic_core import ErrorDetails
 
 from seq2attn.errors import UserError
 from seq2attn.explorer.explore import MAX_TEXT, Explorer, Json, Question
@@ -34,8 +36,7 @@ class Answers:
         try:
             question = TypeAdapter(QuestionBody).validate_python(body)
         except ValidationError as error:
-            mistakes = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-            raise UserError("; ".join(mistakes)) from None
+            raise UserError("; ".join(map(_mistake, error.errors()))) from None
         if len(question.text) > MAX_TEXT:
             raise UserError(f"the text has {len(question.text):,} characters; ask about a part of at most {MAX_TEXT:,}")
         if question.run >= len(self._explorers):
@@ -50,3 +51,16 @@ class Answers:
                 case "importance":
                     return explorer.importance(question, question.target, question.place, question.other)
         raise UserError(f"there is no question `{kind}`; ask explore, record or importance")
+
+
+def _mistake(error: ErrorDetails) -> str:
+    """What is wrong with a question, and what was expected."""
+    key = ".".join(map(str, error["loc"]))
+    match error["type"]:
+        case "dataclass_type":
+            return "a question should be an object with `text`, the sentence to explore"
+        case "missing":
+            return f"the question has no `{key}`, which is the sentence to explore"
+        case "unexpected_keyword_argument":
+            return f"a question has no `{key}`; it has {', '.join(one.name for one in fields(QuestionBody))}"
+    return f"`{key}`: {error['msg']}"
