@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
-from pydantic_core import ErrorDetails
 
 from seq2attn.errors import UserError
 from seq2attn.explorer.explore import MAX_TEXT, Explorer, Json, Question
@@ -33,10 +31,13 @@ class Answers:
 
     def answer(self, kind: str, body: Any) -> Json:
         """The answer to a question, as JSON has it. Raises UserError for one that has none."""
+        if not isinstance(body, dict) or "text" not in body:
+            raise UserError("a question should be an object that has `text`, the sentence to explore")
         try:
             question = TypeAdapter(QuestionBody).validate_python(body)
         except ValidationError as error:
-            raise UserError("; ".join(map(_mistake, error.errors()))) from None
+            mistakes = [f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors()]
+            raise UserError("; ".join(mistakes)) from None
         if len(question.text) > MAX_TEXT:
             raise UserError(f"the text has {len(question.text):,} characters; ask about a part of at most {MAX_TEXT:,}")
         if question.run >= len(self._explorers):
@@ -51,16 +52,3 @@ class Answers:
                 case "importance":
                     return explorer.importance(question, question.target, question.place, question.other)
         raise UserError(f"there is no question `{kind}`; ask explore, record or importance")
-
-
-def _mistake(error: ErrorDetails) -> str:
-    """What is wrong with a question, and what was expected."""
-    key = ".".join(map(str, error["loc"]))
-    match error["type"]:
-        case "dataclass_type":
-            return "a question should be an object with `text`, the sentence to explore"
-        case "missing":
-            return f"the question has no `{key}`, which is the sentence to explore"
-        case "unexpected_keyword_argument":
-            return f"a question has no `{key}`; it has {', '.join(one.name for one in fields(QuestionBody))}"
-    return f"`{key}`: {error['msg']}"

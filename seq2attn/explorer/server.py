@@ -44,7 +44,6 @@ def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastA
 
     @app.exception_handler(RequestValidationError)
     def refuse_body(request: Request, error: RequestValidationError) -> JSONResponse:
-        expected = "an object with `questions`, a list" if request.url.path == "/v1/page" else "a question, an object"
-        return refuse(request, UserError(f"the body of the request should be JSON: {expected}"))
+        return refuse(request, UserError("a body should be JSON: a question, or for a page an object with `questions`"))
 
     return app
