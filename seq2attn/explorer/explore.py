@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from seq2attn.data.collate import collate
 from seq2attn.errors import UserError
 from seq2attn.evaluation.head_selection import ALIGNMENT_HINT, AttentionHead, default_head
 from seq2attn.explorer.importance import measure_importance
@@ -26,9 +25,8 @@ from seq2attn.inference.scoring import token_log_probs
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
-from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.models.attention_weights import AttentionWeights, cross_attention_weights
 from seq2attn.models.seq2seq import IdPairs
-from seq2attn.nn.decoding_state import repeat_rows
 from seq2attn.search.search_config import SearchConfig, beam_search
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.tokenized_text import TokenizedText
@@ -124,27 +122,25 @@ class Explorer:
         weights = AttentionWeights.compute(self.translator.model, self.translator.tokenizers, source, target)
         kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
         maps: dict[str, AttentionMap] = {kind: AttentionMap.from_weights(weights, kind) for kind in kinds}
-        chosen, few = self.alignment_head, dict[str, AttentionMap]()
-        if chosen is not None:
-            aligned = self._align(maps["cross"].weights)[None, None]
-            few["alignment"] = replace(
-                maps["cross"], weights=aligned, layers=(str(chosen.layer),), heads=(str(chosen.head),)
-            )
+        cross, chosen = maps.get("cross"), self.alignment_head
         if not all_heads and max(len(source), len(target)) + 1 > MAX_SHORT:
             maps = {kind: one.head(MEAN) for kind, one in maps.items()}
-        return {name: map_content(one) for name, one in (maps | few).items()}
+        if cross is not None and chosen is not None:
+            aligned = self._align(cross.weights)[None, None]
+            maps["alignment"] = replace(cross.layer(chosen.layer).head(chosen.head), weights=aligned)
+        return {name: map_content(one) for name, one in maps.items()}
 
     def _align(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """The weights of the head for alignment, else of the mean of the top layer: [L, H, T, S] -> [T, S]
 
         Raises UserError for a head that the model does not have.
         """
-        head = self.alignment_head or default_head(weights[None], None)
-        if not head.exists_in(weights[None]):
+        as_input = np.pad(weights[:, :, 1:], [(0, 0), (0, 0), (0, 1), (0, 0)])  # of the next step; none reads EOS
+        steps = np.stack([weights, as_input])
+        head = self.alignment_head or default_head(steps, None)
+        if not head.exists_in(steps):
             raise UserError(f"the model has no {head}; {ALIGNMENT_HINT}")
-        aligned = replace(head, step="output").select(weights[None])
-        # The weights of the step that reads the token; no step reads EOS.
-        return aligned if head.step == "output" else np.pad(aligned[1:], [(0, 1), (0, 0)])
+        return head.select(steps)
 
     def importance(self, question: Question, target: Sequence[int], place: int, other: int | None = None) -> Json:
         """Effects of the source words on the token at a place of a translation, or on it in place of `other`."""
@@ -250,23 +246,16 @@ class Explorer:
             for one, alignment in zip((best, *best.alternatives), (None, *alignments), strict=True)
         ]
 
-    @torch.no_grad()
     def _alignments(self, pairs: IdPairs) -> list[Json | None]:
         """For each translation of one source its weights [T][S] in percent; None without attention.
 
         Small weights, which pointing at a word hardly shows, are 0, so that a file is small.
         """
-        model, weights = self.translator.model, None
-        if pairs and len(self.translator.members) == 1:
-            memory, state = model.encode_sources([pairs[0][0]])
-            targets = collate(pairs).target.to(model.device)
-            weights = model.decode(targets, repeat_rows(state, len(pairs)), memory, need_weights=True).cross_attention
-        if weights is None:
+        if len(self.translator.members) > 1:
             return [None] * len(pairs)
-        sizes = (len(target) + 1 for _, target in pairs)
-        parts = (one[:, :, :size].float().cpu().numpy() for one, size in zip(weights, sizes, strict=True))
-        percent = (np.rint(100 * self._align(one)).astype(int) for one in parts)
-        return [np.where(one < MIN_PERCENT, 0, one).tolist() for one in percent]
+        found = cross_attention_weights(self.translator.model, pairs)
+        percent = (None if weights is None else np.rint(100 * self._align(weights)).astype(int) for weights in found)
+        return [None if one is None else np.where(one < MIN_PERCENT, 0, one).tolist() for one in percent]
 
     def _token_texts(self, record: SearchRecorder) -> dict[int, str]:
         considered = {row[0] for rows in record.considered.values() for row in rows}
