@@ -31,10 +31,12 @@ class Answers:
 
     def answer(self, kind: str, body: Any) -> Json:
         """The answer to a question, as JSON has it. Raises UserError for one that has none."""
+        if not isinstance(body, dict) or "text" not in body:
+            raise UserError("a question should be an object that has `text`, the sentence to explore")
         try:
             question = TypeAdapter(QuestionBody).validate_python(body)
         except ValidationError as error:
-            mistakes = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+            mistakes = [f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors()]
             raise UserError("; ".join(mistakes)) from None
         if len(question.text) > MAX_TEXT:
             raise UserError(f"the text has {len(question.text):,} characters; ask about a part of at most {MAX_TEXT:,}")

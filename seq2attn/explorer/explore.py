@@ -6,25 +6,27 @@ Log-probabilities are natural logarithms with three digits, attention weights th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 
 from seq2attn.errors import UserError
-from seq2attn.evaluation.head_selection import AttentionHead
+from seq2attn.evaluation.head_selection import ALIGNMENT_HINT, AttentionHead, default_head
 from seq2attn.explorer.importance import measure_importance
-from seq2attn.explorer.recorder import Node, SearchRecorder
+from seq2attn.explorer.recorder import SearchRecorder
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.input_checks import InputChecker, check_finite
 from seq2attn.inference.scoring import token_log_probs
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
-from seq2attn.models.attention_weights import AttentionWeights
+from seq2attn.models.attention_weights import AttentionWeights, cross_attention_weights
+from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import SearchConfig, beam_search
 from seq2attn.tokenizers.normalize import is_blank
 from seq2attn.tokenizers.tokenized_text import TokenizedText
@@ -37,6 +39,8 @@ DIGITS = 3
 """Decimals of log-probabilities."""
 MAX_TEXT = 20_000
 """Characters of a text, or of a reference, that a page asks about."""
+MIN_PERCENT = 5
+"""The smallest weight of an alignment."""
 MAX_SHORT = 30
 """Tokens of a side with EOS; less is recorded of longer sentences."""
 
@@ -75,8 +79,6 @@ class Explorer:
         (translation,) = self._recording(record, question).translate_encoded([line], search, checker)
         check_finite(checker.not_finite)
         record.finish()
-        hypotheses = [translation, *translation.alternatives]
-        leaves = {record.tokens(n): n for n, node in enumerate(record.nodes) if node.score is not None}
         return {
             "run": self.name,
             "text": question.text,
@@ -85,9 +87,9 @@ class Explorer:
             "search": self._describe(search),
             "prefix": question.prefix,
             "masked": question.masked,
-            "hypotheses": [self._hypothesis(one, search, record, leaves[*one.ids[0][1], EOS]) for one in hypotheses],
-            "tree": _tree(record.nodes),
-            "considered": _considered(record),
+            "hypotheses": self._hypotheses(translation, search, record),
+            "tree": {name: _rounded(vars(node)[name] for node in record.nodes) for name in vars(record.nodes[0])},
+            "considered": {str(node): [*map(_rounded, rows)] for node, rows in record.considered.items()},
             "tokens": self._token_texts(record),
             "attention": self._attention(*translation.ids[0], all_heads=all_heads),
             "alignment_head": self.alignment_head and asdict(self.alignment_head),
@@ -120,15 +122,25 @@ class Explorer:
         weights = AttentionWeights.compute(self.translator.model, self.translator.tokenizers, source, target)
         kinds = [kind for kind in KIND_NAMES if weights.by_kind(kind)[2] is not None]
         maps: dict[str, AttentionMap] = {kind: AttentionMap.from_weights(weights, kind) for kind in kinds}
-        chosen, few = self.alignment_head, dict[str, AttentionMap]()
-        if chosen is not None:
-            one = maps["cross"].layer(chosen.layer).head(chosen.head)
-            if chosen.step == "input":  # the weights of the step that reads the token; no step reads EOS
-                one = replace(one, weights=np.pad(one.weights[:, :, 1:], [(0, 0), (0, 0), (0, 1), (0, 0)]))
-            few["alignment"] = one
+        cross, chosen = maps.get("cross"), self.alignment_head
         if not all_heads and max(len(source), len(target)) + 1 > MAX_SHORT:
             maps = {kind: one.head(MEAN) for kind, one in maps.items()}
-        return {name: map_content(one) for name, one in (maps | few).items()}
+        if cross is not None and chosen is not None:
+            aligned = self._align(cross.weights)[None, None]
+            maps["alignment"] = replace(cross.layer(chosen.layer).head(chosen.head), weights=aligned)
+        return {name: map_content(one) for name, one in maps.items()}
+
+    def _align(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The weights of the head for alignment, else of the mean of the top layer: [L, H, T, S] -> [T, S]
+
+        Raises UserError for a head that the model does not have.
+        """
+        as_input = np.pad(weights[:, :, 1:], [(0, 0), (0, 0), (0, 1), (0, 0)])  # of the next step; none reads EOS
+        steps = np.stack([weights, as_input])
+        head = self.alignment_head or default_head(steps, None)
+        if not head.exists_in(steps):
+            raise UserError(f"the model has no {head}; {ALIGNMENT_HINT}")
+        return head.select(steps)
 
     def importance(self, question: Question, target: Sequence[int], place: int, other: int | None = None) -> Json:
         """Effects of the source words on the token at a place of a translation, or on it in place of `other`."""
@@ -159,10 +171,10 @@ class Explorer:
         differ = (place for place, (a, b) in enumerate(zip((*best, EOS), (*ids, EOS), strict=False)) if a != b)
         return {
             "reference": asdict(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
-            "log_probs": [*map(_round, forced)],
-            "output_log_probs": [*map(_round, output)],
-            "score": _round(scores[1]),
-            "output_score": _round(scores[0]),
+            "log_probs": _rounded(forced),
+            "output_log_probs": _rounded(output),
+            "score": round(scores[1], DIGITS),
+            "output_score": round(scores[0], DIGITS),
             "parts_at": next(differ, None),
             "cause": "equal" if ids == tuple(best) else "search" if scores[1] > scores[0] else "model",
             "unknown": ids.count(UNK),
@@ -215,18 +227,35 @@ class Explorer:
         score = "score of reranking" if self.translator.rerankers else "expected chrF" if search.mbr else "score"
         return {"kind": kind, "size": size, "description": texts[kind], "score": score}
 
-    def _hypothesis(self, one: Translation, search: SearchConfig, record: SearchRecorder, leaf: int) -> Json:
-        ids = one.ids[0][1]
-        return {
-            "text": one.text,
-            "ids": list(ids),
-            "target": asdict(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
-            "log_prob": _round(one.log_prob),
-            "penalty": _round(_penalty(len(ids) + 1, search)),
-            "score": _round(one.score),
-            "token_log_probs": [_round(node.log_prob) for node in record.path(leaf)],
-            "leaf": leaf,
-        }
+    def _hypotheses(self, best: Translation, search: SearchConfig, record: SearchRecorder) -> list[Json]:
+        """The n-best list; those after the best, which has all attention, with theirs for alignment."""
+        leaves = {record.tokens(n): n for n, node in enumerate(record.nodes) if node.score is not None}
+        alignments = self._alignments([one.ids[0] for one in best.alternatives])
+        return [
+            {
+                "text": one.text,
+                "ids": list(ids := one.ids[0][1]),
+                "target": asdict(TokenizedText.from_ids(self.translator.target, [*ids, EOS])),
+                "log_prob": round(one.log_prob, DIGITS),
+                "penalty": round(_penalty(len(ids) + 1, search), DIGITS),
+                "score": round(one.score, DIGITS),
+                "token_log_probs": _rounded(node.log_prob for node in record.path(leaves[*ids, EOS])),
+                "leaf": leaves[*ids, EOS],
+                "alignment": alignment,
+            }
+            for one, alignment in zip((best, *best.alternatives), (None, *alignments), strict=True)
+        ]
+
+    def _alignments(self, pairs: IdPairs) -> list[Json | None]:
+        """For each translation of one source its weights [T][S] in percent; None without attention.
+
+        Small weights, which pointing at a word hardly shows, are 0, so that a file is small.
+        """
+        if len(self.translator.members) > 1:
+            return [None] * len(pairs)
+        found = cross_attention_weights(self.translator.model, pairs)
+        percent = (None if weights is None else np.rint(100 * self._align(weights)).astype(int) for weights in found)
+        return [None if one is None else np.where(one < MIN_PERCENT, 0, one).tolist() for one in percent]
 
     def _token_texts(self, record: SearchRecorder) -> dict[int, str]:
         considered = {row[0] for rows in record.considered.values() for row in rows}
@@ -234,24 +263,11 @@ class Explorer:
         return dict(zip(ids, self.translator.target.convert_ids_to_tokens(ids), strict=True))
 
 
-def _tree(nodes: Sequence[Node]) -> Json:
-    """The nodes as one list for each of their properties."""
-    columns = {name: [vars(node)[name] for node in nodes] for name in vars(nodes[0])}
-    return {name: [_round(x) if isinstance(x, float) else x for x in column] for name, column in columns.items()}
-
-
-def _considered(record: SearchRecorder) -> Json:
-    """For each node with continuations: token, log-probability by the model; if it differs, as allowed, and rule."""
-    return {
-        str(number): [[_round(x) if isinstance(x, float) else x for x in row] for row in rows]
-        for number, rows in sorted(record.considered.items())
-    }
-
-
 def _penalty(length: int, search: SearchConfig) -> float:
     """The divisor of the log-probability of a translation with EOS."""
     return search.lengths.build_penalty().penalty(torch.tensor(length)).item()
 
 
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, DIGITS)
+def _rounded(values: Iterable[Any]) -> list[Any]:
+    """The values, with numbers that are not whole rounded."""
+    return [round(x, DIGITS) if isinstance(x, float) else x for x in values]

@@ -21,8 +21,6 @@ from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import EOS
 
-Values = NDArray[np.float64]
-
 
 def measure_importance(
     translator: Translator, source: Sequence[int], target: Sequence[int], place: int, other: int | None = None
@@ -40,8 +38,8 @@ def measure_importance(
         raise UserError(f"the translation has {len(target)} tokens and EOS; there is none at {place}")
     token, prefix = [*target, EOS][place], tuple(target[:place])
     words = TokenizedText.from_ids(translator.source, source)
-    count = len(words.words)
-    left = [[id for id, word in zip(source, words.word_ids, strict=True) if word != number] for number in range(count)]
+    ids = [*zip(source, words.word_ids, strict=True)]
+    left = [[id for id, word in ids if word != number] for number in range(len(words.words))]
     tokens = [token] if other is None else [token, other]
     pairs = [(one, (*prefix, last)) for last in tokens for one in (source, *left)]  # a pair without tokens has no score
     found = token_log_probs(translator.engine, pairs, translator.max_batch_tokens)
@@ -49,19 +47,18 @@ def measure_importance(
     whole, *without = values[0] - values[1:].sum(0)
     gradient = gradient_times_input(translator.model, source, prefix, token, other)
     (weights,) = cross_attention_weights(translator.model, [(source, target)])
-    attention = None if weights is None else weights[-1, :, place, : len(source)].mean(0)
     return {
         "words": words.words,
         "value": round(float(whole), 4),
         "left_out": [round(float(whole - value), 4) for value in without],
-        "gradient": _by_word(gradient[: len(source)], words.word_ids, count),
-        "attention": None if attention is None else _by_word(attention, words.word_ids, count),
+        "gradient": _by_word(gradient[: len(source)], words),
+        "attention": None if weights is None else _by_word(weights[-1, :, place, : len(source)].mean(0), words),
     }
 
 
 def gradient_times_input(
     model: Seq2Seq, source: Sequence[int], prefix: Sequence[int], token: int, other: int | None = None
-) -> Values:
+) -> NDArray[np.float64]:
     """The product of each embedding of the source and its gradient: [S + 1], with EOS
 
     The gradient is that of the log-probability of `token` after `prefix`, minus that of `other`.
@@ -73,10 +70,9 @@ def gradient_times_input(
         log_probs = model.log_probs(model.decode(batch.target, state, memory).hidden[0, -1])
         value = log_probs[token] if other is None else log_probs[token] - log_probs[other]
         (gradient,) = torch.autograd.grad(value, embedded)
-    products: Values = (gradient * embedded).sum(-1)[0].detach().double().cpu().numpy()
-    return products
+    return (gradient * embedded).sum(-1)[0].detach().double().cpu().numpy()
 
 
-def _by_word(values: NDArray[Any], word_ids: Sequence[int], count: int) -> list[float]:
+def _by_word(values: NDArray[Any], text: TokenizedText) -> list[float]:
     """The sum over the tokens of each word."""
-    return [round(float(x), 4) for x in np.bincount(word_ids, values, minlength=count)]
+    return [round(float(x), 4) for x in np.bincount(text.word_ids, values, minlength=len(text.words))]

@@ -5,15 +5,15 @@ Shapes: b rows (groups of hypotheses of the sentence), K hypotheses of each, V v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
+from torch import Tensor
 
 from seq2attn.search.lexical_constraints import FREE, forbid_early_end, matched_tokens
 from seq2attn.search.search import Hypotheses, SearchStep
-from seq2attn.search.strategies import NEG_INF, Sampling
+from seq2attn.search.strategies import NEG_INF, Candidates, Sampling, topk_continuations
 from seq2attn.search.translate_ids import to_hypotheses
 from seq2attn.tokenizers.vocabulary import BOS, EOS
 
@@ -27,8 +27,6 @@ other finished hypotheses are better; stopped: the search ended before it did; e
 """
 NUM_CONSIDERED = 20
 """Tokens that are recorded as considered after each hypothesis."""
-
-
 Considered: TypeAlias = tuple[int, float] | tuple[int, float, float | None, Rule | None]
 """A token considered as the continuation of a hypothesis, and its log-probability by the model.
 
@@ -73,12 +71,10 @@ class SearchRecorder:
         step = replace(step, log_probs=_require_terms(step), model_log_probs=by_model)
         for group, live in enumerate(self._live):
             scores = step.before.scores[group].tolist()
-            live = [number if score > NEG_INF else -1 for number, score in zip(live, scores, strict=True)]
-            parents = {hypothesis: number for hypothesis, number in enumerate(live) if number >= 0}
+            parents = {place: number for place, number in enumerate(live) if number >= 0 and scores[place] > NEG_INF}
             self._add_considered(step, group, parents)
             self._live[group] = self._add_candidates(step, group, parents)
-        ended = step.after.ended
-        self._ended = replace(ended, tokens=ended.tokens[..., 1:])  # without BOS
+        self._ended = replace(step.after.ended, tokens=step.after.ended.tokens[..., 1:])  # without BOS
 
     def finish(self) -> None:
         """Distinguish the hypotheses of the n-best list from those that ended worse or did not end."""
@@ -114,18 +110,18 @@ class SearchRecorder:
 
     def _add_considered(self, step: SearchStep, group: int, parents: dict[int, int]) -> None:
         """The most probable continuations of each live hypothesis, by the model and under the constraints."""
-        constrained = step.log_probs[group]  # [K, V]
+        model, constrained = step.model_log_probs[group], step.log_probs[group]  # [K, V]
         drawn = step.strategy.probabilities(constrained).log() if isinstance(step.strategy, Sampling) else constrained
+        shown, zeros = ((model, NUM_CONSIDERED), (drawn, 2)), model.new_zeros(len(model), 1)
+        best = torch.cat([topk_continuations(one.unsqueeze(1), zeros, count)[1] for one, count in shown], 1)
+        columns = [best.tolist(), *(x.gather(1, best).tolist() for x in (model, drawn, constrained))]
+        has_nan = model.isnan().any(1).tolist()
         for hypothesis, parent in parents.items():
-            model = step.model_log_probs[group, hypothesis]
-            if parent in self.considered or model.isnan().any():
+            if parent in self.considered or has_nan[hypothesis]:
                 continue
-            count = min(NUM_CONSIDERED, len(model))
-            best = torch.cat([model.topk(count).indices, drawn[hypothesis].topk(min(2, count)).indices]).unique()
-            best = best[model[best].argsort(descending=True)]
-            values = (x[best].tolist() for x in (model, drawn[hypothesis], constrained[hypothesis]))
+            found = {*zip(*(column[hypothesis] for column in columns), strict=True)}
             rows = self.considered[parent] = []
-            for token, by_model, allowed, by_rules in zip(best.tolist(), *values, strict=True):
+            for token, by_model, allowed, by_rules in sorted(found, key=lambda row: (-row[1], row[0])):
                 rule = rule_of(step, group, token) if by_rules == NEG_INF else None
                 changes = () if allowed == by_model else (allowed if allowed > NEG_INF else None, rule)
                 rows.append((token, by_model, *changes))
@@ -133,16 +129,14 @@ class SearchRecorder:
     def _add_candidates(self, step: SearchStep, group: int, parents: dict[int, int]) -> list[int]:
         """Nodes for all candidates of a group. Returns those of its live hypotheses."""
         numbers = dict[tuple[int, int], int]()  # by hypothesis and token
-        for rank, (hypothesis, token) in enumerate(_candidates(step, group, parents), 1):
-            numbers[hypothesis, token] = self._add(step, group, parents[hypothesis], hypothesis, token, rank)
-        for hypothesis, token in _forbidden(step, group, parents):
-            if (hypothesis, token) not in numbers:
-                number = self._add(step, group, parents[hypothesis], hypothesis, token, 0)
-                self._change(number, fate=rule_of(step, group, token))
+        for rank, key in enumerate(_keys(step, group, parents, step.candidates, is_allowed=True), 1):
+            numbers[key] = self._add(step, group, parents[key[0]], *key, rank)
+        without_rules = topk_continuations(step.model_log_probs, step.before.scores, step.candidates[0].size(1))
+        for key in _keys(step, group, parents, without_rules, is_allowed=False):
+            self._add(step, group, parents[key[0]], *key, 0)
         tokens = step.after.live[group, :, step.number].tolist()
-        origins = step.parent[group, : len(tokens)].tolist()
-        places = [key if key[1] != EOS else None for key in zip(origins, tokens, strict=True)]
-        live = [-1 if key is None else numbers.get(key, -1) for key in places]
+        keys = zip(step.parent[group].tolist(), tokens, strict=False)  # of a beam of one there are more parents
+        live = [-1 if key[1] == EOS else numbers.get(key, -1) for key in keys]
         kept = [number for number in live if number >= 0]
         for number in numbers.values():
             if number in kept:
@@ -160,11 +154,12 @@ class SearchRecorder:
             score = total / step.penalty.item()
             if step.end_score is not None:
                 score += step.end_score.view_as(step.before.scores)[group, hypothesis].item()
-        self.nodes.append(Node(step.number, parent, token, log_prob, total, rank, group, score=score))
+        fate = "beam" if rank else rule_of(step, group, token)
+        self.nodes.append(Node(step.number, parent, token, log_prob, total, rank, group, fate, score=score))
         return len(self.nodes) - 1
 
 
-def _require_terms(step: SearchStep) -> torch.Tensor:
+def _require_terms(step: SearchStep) -> Tensor:
     """The log-probabilities under the constraints, with -inf for EOS where a term of a glossary is missing."""
     phrases = step.constraints.limits.phrases
     if phrases is None:
@@ -173,22 +168,14 @@ def _require_terms(step: SearchStep) -> torch.Tensor:
     return forbid_early_end(step.log_probs, matched, (phrases != FREE).sum(-1).unsqueeze(1), EOS)
 
 
-def _candidates(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Hypothesis and token of each candidate that is allowed, best first."""
-    parent, token, _ = (values[group].tolist() for values in step.candidates)
-    for hypothesis, one in dict.fromkeys(zip(parent, token, strict=True)):
-        if hypothesis in parents and step.log_probs[group, hypothesis, one] > NEG_INF:
-            yield hypothesis, one
-
-
-def _forbidden(step: SearchStep, group: int, parents: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Hypothesis and token of each continuation that would be a candidate, but for a rule."""
-    scores = step.before.scores[group].unsqueeze(1) + step.model_log_probs[group]  # [K, V]
-    count = min(step.candidates[0].size(1), scores.numel())
-    for index in scores.flatten().topk(count).indices.tolist():
-        hypothesis, token = divmod(index, scores.size(1))
-        if hypothesis in parents and step.log_probs[group, hypothesis, token] == NEG_INF:
-            yield hypothesis, token
+def _keys(
+    step: SearchStep, group: int, parents: dict[int, int], candidates: Candidates, *, is_allowed: bool
+) -> list[tuple[int, int]]:
+    """Hypothesis and token of each candidate that is allowed, or that a rule forbids; best first, each once."""
+    parent, token, _ = (values[group] for values in candidates)
+    index = (step.log_probs[group, parent, token] > NEG_INF) == is_allowed
+    keys = dict.fromkeys(zip(parent[index].tolist(), token[index].tolist(), strict=True))
+    return [key for key in keys if key[0] in parents]
 
 
 def rule_of(step: SearchStep, group: int, token: int) -> Rule:

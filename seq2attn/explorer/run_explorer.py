@@ -110,8 +110,7 @@ def _load_checkpoints(runs: Sequence[Path], options: TranslationOptions) -> list
         model = folder.load_model(folder.load_config(), last.translator.model.device).model
         copy_weights(model, load_merged(checkpoint), checkpoint.model_path)
         members = (replace(last.translator.members[0], model=model),)
-        engine = NativeEngine(model, options.precision)
-        translator = replace(last.translator, members=members, engine=engine)
+        translator = replace(last.translator, members=members, engine=NativeEngine(model, options.precision))
         explorers.append(replace(last, name=f"update {int(checkpoint.folder.name):,}", translator=translator))
     return explorers
 
@@ -164,8 +163,7 @@ def _serve(explorers: Sequence[Explorer], table: Json | None, text: str, explori
         reason = os.strerror(error.errno or 0)
         raise UserError(f"port {exploring.port}: {reason}; give another ``port``, or none") from None
     with listener:  # which already waits for a browser
-        fragment = urlencode({"text": text}, errors="replace")
-        address = f"http://{HOST}:{listener.getsockname()[1]}/#{fragment}"
+        address = f"http://{HOST}:{listener.getsockname()[1]}/#{urlencode({'text': text}, errors='replace')}"
         print(f"{address}  (Ctrl-C ends)", file=sys.stderr, flush=True)
         server = uvicorn.Server(uvicorn.Config(build_app(explorers, table), log_level="warning"))
         if exploring.browser:

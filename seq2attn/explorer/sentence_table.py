@@ -42,7 +42,7 @@ def measure_sentences(
     translations = list(translator.translate_iterable(sources, num_hypotheses=1, checker=InputChecker()))
     log_probs = translator.token_log_probs(translations)
     attention = _attention(translator, translations)
-    for row, (source, translation) in enumerate(zip(sources, translations, strict=True)):
+    for row, (source, translation, measures) in enumerate(zip(sources, translations, attention, strict=True)):
         given = [stream[row] for stream in references if not is_blank(stream[row])]
         score = None
         if given and not is_blank(source):
@@ -55,27 +55,26 @@ def measure_sentences(
             "chrf": score,
             "log_prob": round(sum(log_probs[row]) / tokens, 3) if tokens and math.isfinite(translation.score) else None,
             "length_ratio": round(len(translation.tokens) / length, 2) if length else None,
-            **attention[row],
+            **measures,
             "repeated": _num_repeated(translation.text),
         }
 
 
-def _attention(translator: Translator, translations: Sequence[Translation]) -> list[dict[str, float | int | None]]:
+def _attention(translator: Translator, translations: Sequence[Translation]) -> Iterator[dict[str, float | None]]:
     """Spread of the attention, and number of unattended source tokens, of the first segment of each line."""
-    output: list[dict[str, float | int | None]] = [{"spread": None, "unattended": None} for _ in translations]
-    rows = [row for row, one in enumerate(translations) if one.ids and len(one.ids[0][0]) and one.score == one.score]
-    if len(translator.members) > 1 or not rows:
-        return output
-    for start in range(0, len(rows), LINES_AT_ONCE):
-        some = rows[start : start + LINES_AT_ONCE]
-        all_weights = cross_attention_weights(translator.model, [translations[row].ids[0] for row in some])
-        for row, weights in zip(some, all_weights, strict=True):
-            if weights is not None:
-                mean = weights[-1].mean(0)  # [T, S], with EOS
-                entropy = -(mean * np.log(np.maximum(mean, 1e-12))).sum(-1)
-                unattended = int((mean[:, :-1].sum(0) < UNATTENDED).sum())
-                output[row] = {"spread": round(float(np.exp(entropy).mean()), 2), "unattended": unattended}
-    return output
+    for start in range(0, len(translations), LINES_AT_ONCE):
+        some = translations[start : start + LINES_AT_ONCE]
+        pairs = [one.ids[0] if one.ids and math.isfinite(one.score) else ((), ()) for one in some]
+        is_one = len(translator.members) == 1
+        found = cross_attention_weights(translator.model, pairs) if is_one else [None] * len(pairs)
+        for (source, _), weights in zip(pairs, found, strict=True):
+            if weights is None or not len(source):
+                yield {"spread": None, "unattended": None}
+                continue
+            mean = weights[-1].mean(0)  # [T, S], with EOS
+            entropy = -(mean * np.log(np.maximum(mean, 1e-12))).sum(-1)
+            unattended = int((mean[:, :-1].sum(0) < UNATTENDED).sum())
+            yield {"spread": round(float(np.exp(entropy).mean()), 2), "unattended": unattended}
 
 
 def _num_repeated(text: str) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse
 
@@ -29,16 +30,20 @@ def build_app(explorers: Sequence[Explorer], table: Json | None = None) -> FastA
         return page
 
     @app.post("/v1/page", response_class=HTMLResponse)
-    def save(questions: Annotated[list[Json], Body(embed=True)]) -> str:
+    def save(questions: Annotated[list[Any], Body(embed=True)]) -> str:
         explorations = [answers.answer("record", question) for question in questions]
         return render_explorer({"explorations": explorations, "compared": True})
 
     @app.post("/v1/{kind}")
-    def answer(kind: str, body: Json) -> Json:
+    def answer(kind: str, body: Annotated[Any, Body()]) -> Json:
         return answers.answer(kind, body)
 
     @app.exception_handler(UserError)
     def refuse(request: Request, error: UserError) -> JSONResponse:
         return JSONResponse({"error": str(error).replace("``", "`")}, status_code=422)
+
+    @app.exception_handler(RequestValidationError)
+    def refuse_body(request: Request, error: RequestValidationError) -> JSONResponse:
+        return refuse(request, UserError("a body should be JSON: a question, or for a page an object with `questions`"))
 
     return app

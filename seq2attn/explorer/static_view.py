@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from seq2attn.visualization.attention_map import MEAN
-
 CELL, LABEL = 16, 90
 """Sides of a cell and of the labels, in pixels."""
 
@@ -27,10 +25,8 @@ def static_html(exploration: dict[str, Any]) -> str:
 
 def _svg(attention: dict[str, Any]) -> str:
     """The mean of the heads of the top layer: rows of target tokens, columns of source tokens."""
-    heads = attention["weights"][-1]
-    weights = np.array(heads[-1] if MEAN in attention["heads"] else np.mean(heads, 0)) / 1000
+    weights = np.mean(attention["weights"][-1], 0) / 1000
     queries, keys = attention["queries"]["tokens"], attention["keys"]["tokens"]
-    width, height = LABEL + CELL * len(keys), LABEL + CELL * len(queries)
     parts = [
         f'<text x="{LABEL - 4}" y="{LABEL + CELL * row + 12}" text-anchor="end">{escape(token)}</text>'
         for row, token in enumerate(queries)
@@ -44,5 +40,6 @@ def _svg(attention: dict[str, Any]) -> str:
         for (row, column), weight in np.ndenumerate(weights)
         if weight >= 0.01
     ]
-    size = f'width="{width}" height="{height}" font-size="11" font-family="sans-serif" fill="currentColor"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>'
+    size = f'width="{LABEL + CELL * len(keys)}" height="{LABEL + CELL * len(queries)}"'
+    style = 'font-size="11" font-family="sans-serif" fill="currentColor"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{"".join(parts)}</svg>'

@@ -29,7 +29,7 @@ FOLDER = files("seq2attn.visualization") / "page"
 def render_explorer(data: Mapping[str, Any]) -> str:
     """The page with these data: `explorations`, a `table`, or what a live page needs (docs/explorer.md)."""
     text = _json(data).encode(errors="replace")  # names and arguments that are not UTF-8 have surrogates
-    gzip = zlib.compressobj(9, wbits=31, memLevel=5)  # small blocks, as numbers are like those near them
+    gzip = zlib.compressobj(9, wbits=31, memLevel=4)  # small blocks, as numbers are like those near them
     return _template().replace("/*DATA*/", base64.b64encode(gzip.compress(text) + gzip.flush()).decode())
 
 

@@ -27,6 +27,8 @@ from tests.support.commands import Invoke
 from tests.support.untrained_runs import TRANSFORMER_CONFIG, change_weights, untrained_run
 
 TEXT = "a few words"
+NO_TEXT = "a question should be an object that has `text`, the sentence to explore"
+NO_JSON = "a body should be JSON: a question, or for a page an object with `questions`"
 
 
 class OtherEngine(NativeEngine):
@@ -63,7 +65,7 @@ def test_answers_of_the_server(run: Path) -> None:
     assert "none at 99" in ask("importance", 422, text=TEXT, target=ids, place=99)["error"]
     assert ask(code=422, text=" ") == {"error": "there is no text to translate"}
     assert ask(code=422, text=TEXT, run=1) == {"error": "there is no run 1"}
-    assert ask(code=422, text=TEXT, beam=0)["error"].startswith("beam: ")
+    assert ask(code=422, text=TEXT, beam=0)["error"].startswith("`beam`: ")
     assert "below 13" in ask(code=422, text=TEXT, prefix=[13])["error"]
     expected = "the text has 25,000 characters; ask about a part of at most 20,000"
     assert ask(code=422, text="word " * 5000)["error"] == expected
@@ -74,6 +76,29 @@ def test_answers_of_the_server(run: Path) -> None:
     saved = page_data(client.post("/v1/page", json={"questions": [{"text": TEXT}, {"text": "words"}]}).text)
     expected = [explorer.record(Question(text)) for text in (TEXT, "words")]
     assert saved == json.loads(json.dumps({"explorations": expected, "compared": True}))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("explore", "{}", NO_TEXT),
+        ("importance", '{"place": 1}', NO_TEXT),
+        ("explore", '["few"]', NO_TEXT),
+        ("explore", '"few"', NO_TEXT),
+        ("explore", "null", NO_TEXT),
+        ("record", '{"text": "few", "words": 1}', "`words`: Unexpected keyword argument"),
+        ("explore", '{"text": 5}', "`text`: Input should be a valid string"),
+        ("explore", "{few", NO_JSON),
+        ("explore", "", NO_JSON),
+        ("page", '{"few": 1}', NO_JSON),
+        ("page", '{"questions": "few"}', NO_JSON),
+        ("page", '{"questions": [["few"]]}', NO_TEXT),
+    ],
+)
+def test_a_body_that_is_no_question(run: Path, path: str, body: str, message: str) -> None:
+    client = TestClient(build_app([Explorer("ours", seq2attn.load(run))]), base_url="http://127.0.0.1:8000")
+    answer = client.post(f"/v1/{path}", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()) == (422, {"error": message})
 
 
 def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:
@@ -89,7 +114,8 @@ def test_a_notebook_is_answered_by_the_kernel(run: Path) -> None:
     def error(**changes: Any) -> Any:
         return widget.answer({"id": 5, "kind": "explore", "body": {"text": TEXT}} | changes)["error"]
 
-    assert error(body={"text": TEXT, "beam": 0}) == "beam: Input should be greater than or equal to 1"
+    assert error(body=TEXT) == NO_TEXT
+    assert error(body={"text": TEXT, "beam": 0}) == "`beam`: Input should be greater than or equal to 1"
     assert error(kind=[]) and "no question" in error(kind="why")
     assert isinstance(translator.engine, NativeEngine)
     widget = replace(translator, engine=OtherEngine(**vars(translator.engine))).explore(TEXT, live=True)

@@ -5,18 +5,17 @@ import { button, fixed, isolate, make, numberCell, percent, readable, row, table
 import { wordOf } from "explorer/tree.js";
 
 /** For each target token its weights on the source tokens: of the head for alignment, else the mean of the top layer. */
-function alignment({ attention }) {
-  const map = attention?.alignment ?? attention?.cross;
+function alignment({ attention }, hypothesis) {
+  if (hypothesis.alignment) return hypothesis.alignment.map(row => row.map(share => share / 100));
+  const map = attention?.alignment ?? attention?.cross; // of the best
   return map ? matrix(map, map.layers.length - 1, headNames(map).length - 1) : null;
 }
 
 export function drawSentence(section, app) {
-  const { current, state } = app,
-    best = app.hypothesis,
-    isAligned = state.hypothesis === 0;
-  const weights = isAligned ? alignment(current) : null;
-  const source = tokenLine("source", current.source);
-  const target = best.target ? tokenLine("translation", best.target, best.token_log_probs) : make("p");
+  const { current, hypothesis } = app,
+    weights = alignment(current, hypothesis),
+    source = tokenLine("source", current.source),
+    target = tokenLine("translation", hypothesis.target, hypothesis.token_log_probs);
   const mark = (side, place) => {
     const row = place === null || !weights ? null : side === "target" ? weights[place] : weights.map(one => one[place]);
     for (const line of [source, target])

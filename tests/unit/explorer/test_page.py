@@ -111,6 +111,25 @@ def test_a_word_lights_up_its_source_by_the_selected_head(chromium: Browser, tmp
     assert not any(chromium.get(shares.replace("first-child", "nth-child(2)")) + chromium.get(shares))
 
 
+def test_each_hypothesis_lights_up_its_source(chromium: Browser, tmp_path: Path) -> None:
+    one = explorer("transformer").explore(Question(TEXT))
+    ExplorerPage([one]).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    style = ".map(button => Number(button.style.getPropertyValue('--share')))"
+    shares = f"[...document.querySelectorAll('#sentence .line:first-child button')]{style}"
+    best = (np.mean(one["attention"]["cross"]["weights"][-1], 0) / 10).tolist()
+    rows = [best, *(hypothesis["alignment"] for hypothesis in one["hypotheses"][1:])]
+    assert len(rows) == 3
+    for number, weights in enumerate(rows):
+        chromium.get(f"document.querySelectorAll('#sentence .list button')[{number}].click()")
+        for place, row in enumerate(weights):
+            chromium.mouse("#sentence .line:nth-child(2) button", place)
+            assert chromium.get(shares) == pytest.approx(row, abs=1)
+        chromium.mouse("#sentence .line:first-child button", 1)
+        column = pytest.approx([row[1] for row in weights], abs=1)
+        assert chromium.get(shares.replace("first-child", "nth-child(2)")) == column
+
+
 def test_notes_are_those_of_the_sentence(chromium: Browser, tmp_path: Path) -> None:
     found = [explorer("transformer").explore(Question(text)) for text in ("two unheard", "two", "three")]
     assert [bool(one["notes"]) for one in found] == [True, False, False]
