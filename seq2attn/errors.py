@@ -1,7 +1,5 @@
 """Exceptions shown to the user without a traceback: exit code 2."""
 
-from __future__ import annotations
-
 
 class UserError(Exception):
     """An error that the user can correct. The message has what is wrong, the place, what was expected, and the fix."""

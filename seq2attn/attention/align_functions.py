@@ -4,8 +4,6 @@ Shapes: B sentences, H heads, T queries, S keys. Masks are bool [B, 1, 1, S] or 
 attend to a key.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 

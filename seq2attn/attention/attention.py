@@ -4,8 +4,6 @@ Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, G heads of
 d and v the widths of a head. Masks are bool, True where a query may attend to a key, and broadcast to [B, H, T, S].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The `attention` section of a config: the kinds of scores and alignment functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

@@ -3,8 +3,6 @@
 Shapes: B sentences, N = B*K rows (K hypotheses a sentence), H heads, G heads of keys, T queries, S keys.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 

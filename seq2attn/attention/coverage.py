@@ -3,8 +3,6 @@
 Shapes: N rows, H heads, T queries, S keys, d the common width of query and key.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

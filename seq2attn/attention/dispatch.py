@@ -3,8 +3,6 @@
 Shapes: B sentences, H heads, G heads of keys and values, T queries, S keys, d and v the widths of a head.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -7,8 +7,6 @@ Both are alpha-entmax (Peters et al. 2019, eq. 3 and 10):
 with the threshold tau for which they sum to 1. alpha = 2 is sparsemax (Martins and Astudillo 2016).
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -3,8 +3,6 @@
 Shapes: B sentences, H heads, T queries, S keys.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Shapes: B sentences, H heads, T queries, S keys, P positions or distances with a separate score.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -3,8 +3,6 @@
 Shapes: B sentences, H heads, G heads of keys, T queries, S keys, d the width of a head.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -6,8 +6,6 @@ A score consists of the projections of both sides (`project_query`, `project_key
 Keys are projected once per sentence, queries at each step, so a single weight matrix is applied to the keys.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import Literal

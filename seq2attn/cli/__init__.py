@@ -3,8 +3,6 @@
 torch and pydantic are imported inside commands only, so that `--help` is fast.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

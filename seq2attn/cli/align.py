@@ -1,7 +1,5 @@
 """`seq2attn align`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`seq2attn compare`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

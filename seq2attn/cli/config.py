@@ -1,7 +1,5 @@
 """`seq2attn config`."""
 
-from __future__ import annotations
-
 import json
 
 import typer

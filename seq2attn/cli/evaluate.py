@@ -1,7 +1,5 @@
 """`seq2attn evaluate`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

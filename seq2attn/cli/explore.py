@@ -1,7 +1,5 @@
 """`seq2attn explore`."""
 
-from __future__ import annotations
-
 from seq2attn.cli.flatten import takes
 from seq2attn.options import TranslationOptions
 from seq2attn.options.runs import ExploreOptions

@@ -1,7 +1,5 @@
 """Commands whose parameters are groups of options."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

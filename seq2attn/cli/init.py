@@ -1,7 +1,5 @@
 """`seq2attn init`."""
 
-from __future__ import annotations
-
 import shlex
 
 import typer

@@ -1,7 +1,5 @@
 """`seq2attn speedrun`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`seq2attn sweep`."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

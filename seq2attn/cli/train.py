@@ -1,7 +1,5 @@
 """`seq2attn prepare`, `seq2attn train` and `seq2attn average`."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from functools import partial

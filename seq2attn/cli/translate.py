@@ -1,7 +1,5 @@
 """`seq2attn translate`."""
 
-from __future__ import annotations
-
 from seq2attn.cli.flatten import takes
 from seq2attn.options import AttentionSelection, RunDir, TranslateOptions, TranslationOptions
 

@@ -1,7 +1,5 @@
 """The decoder's initial state from the encoder's final state, and settings that all recurrent decoders share."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn

@@ -3,8 +3,6 @@
 Shapes: B sentences, S source tokens, T target tokens, V vocabulary.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

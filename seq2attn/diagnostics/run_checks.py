@@ -1,7 +1,5 @@
 """The work of `seq2attn doctor`: loading of a run and sentences, and all checks."""
 
-from __future__ import annotations
-
 import copy
 import math
 import time

@@ -5,8 +5,6 @@ is read by seq2attn/tokenizers/wordpiece.py.
 Shapes: B sentences, S source tokens with [CLS] and [SEP], D width, L layers, H heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self

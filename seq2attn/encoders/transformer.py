@@ -1,7 +1,5 @@
 """Transformer encoder (Vaswani et al. 2017, section 3.1), and the config that it shares with the decoder."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Word alignment of text: links of sentence pairs, and the selection of an attention head."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 The translations are those that `seq2attn evaluate` wrote. Shapes of texts: a line for each sentence of a test set.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A comparison of runs, as tables in plain text or Markdown, and as an HTML page that needs no network."""
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

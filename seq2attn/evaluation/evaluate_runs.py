@@ -1,7 +1,5 @@
 """The work of `seq2attn evaluate`: one or more runs, or an ensemble, on the same test sets."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

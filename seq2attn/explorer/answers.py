@@ -1,7 +1,5 @@
 """Answers to the questions of the explorer's page, from a server or a notebook."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -3,8 +3,6 @@
 Log-probabilities are natural logarithms with three digits, attention weights thousandths.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -3,8 +3,6 @@
 S source tokens without EOS, W source words, T target tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Shapes: b rows (groups of hypotheses of the sentence), K hypotheses of each, V vocabulary, C candidates.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 

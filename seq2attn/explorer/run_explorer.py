@@ -1,7 +1,5 @@
 """The work of `seq2attn explore`: a page of sentences, or a server for the browser."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

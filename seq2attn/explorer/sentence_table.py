@@ -1,7 +1,5 @@
 """The measures of all translations of a file or test set, for the explorer's table."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

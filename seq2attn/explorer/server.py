@@ -1,7 +1,5 @@
 """The local server of the explorer: the page at `/`, and answers to its questions below `/v1`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """An exploration as plain HTML and SVG, for places that remove scripts and frames from notebooks."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The explorer's page in a notebook, answered by the kernel."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import Any
 

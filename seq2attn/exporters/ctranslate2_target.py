@@ -1,7 +1,5 @@
 """CTranslate2 as an export target: supported models, export, and loading."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast

@@ -1,7 +1,5 @@
 """Export of a run, verified by translating with both engines."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The interface of export targets, and the parts of a model that a target of Transformers lacks."""
 
-from __future__ import annotations
-
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Both use the table of positions in the file, whatever its formula. The ids of tokens stay as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast

@@ -3,8 +3,6 @@
 Its head is in YAML, as the Hugging Face Hub reads it. Whatever is not known of a run is left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

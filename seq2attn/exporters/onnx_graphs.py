@@ -10,8 +10,6 @@ hypothesis are [B, K, ...], where K is 1 before the first token. Those that the 
 Shapes: B sentences, K hypotheses per sentence, S source tokens, V target vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ONNX as an export target: export, quantization, and loading."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tqdm import tqdm

@@ -6,8 +6,6 @@ source/ target/                                  tokenizers of other kinds, for 
 translate.py                                     translation by the library of the format and SentencePiece
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import filterfalse

@@ -4,8 +4,6 @@ source.spm target.spm            SentencePiece models with a normalizer
 vocab.json target_vocab.json     ids of pieces, of both sides or of one each
 """
 
-from __future__ import annotations
-
 import unicodedata
 import warnings
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Shapes: B sentences, L layers, H heads, T target tokens with EOS, S source tokens with EOS.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

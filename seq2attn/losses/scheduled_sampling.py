@@ -1,7 +1,5 @@
 """Scheduled sampling."""
 
-from __future__ import annotations
-
 from pydantic import Field, NonNegativeInt
 
 from seq2attn.config.base import Config

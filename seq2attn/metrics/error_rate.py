@@ -3,8 +3,6 @@
 Use them for dates, digits or pronunciation, where outputs are too short for BLEU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

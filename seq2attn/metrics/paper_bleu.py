@@ -1,7 +1,5 @@
 """BLEU of tokenized text, as in papers before sacreBLEU, under a name of its own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial

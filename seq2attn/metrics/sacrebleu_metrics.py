@@ -1,7 +1,5 @@
 """Scores of detokenized translations, each with its sacreBLEU signature."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

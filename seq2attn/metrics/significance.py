@@ -7,8 +7,6 @@ them. The difference must also exceed the standard deviation over seeds, which t
 no system is better or worse.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections.abc import Mapping, Sequence

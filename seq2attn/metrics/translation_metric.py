@@ -1,7 +1,5 @@
 """sacreBLEU's metrics, of translations with unknown words and of references that may be missing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """A model from its config: construction, and weights in a file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path

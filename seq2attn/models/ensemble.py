@@ -1,7 +1,5 @@
 """Ensembles: several models with one target vocabulary, whose predictions are averaged at each step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

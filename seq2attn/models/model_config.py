@@ -1,7 +1,5 @@
 """The model section of a config, and checks of its components together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Pretrained word vectors (GloVe, fastText) as initial embeddings."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import ssl

@@ -3,8 +3,6 @@
 Shapes: B sentences, N = B*K rows (K hypotheses per sentence), S source tokens, T target tokens, V target vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Devices by name, settings of PyTorch's CUDA backends, and out-of-memory errors."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

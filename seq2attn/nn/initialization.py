@@ -12,8 +12,6 @@
 | layer norm, RMSNorm | weight 1; bias 0, if it has one |
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Layers of encoders and decoders: dropout, feed-forward, residual connections, position encodings."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ An update is a parametrization of PyTorch, so every kernel that reads the weight
 dict the weight `layer.weight` becomes `layer.parametrizations.weight.original`, and beside it the update.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

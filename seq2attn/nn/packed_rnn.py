@@ -4,8 +4,6 @@ Rows of a `PackedSequence` are all first tokens, then all second tokens, and so 
 the unfinished sentences are the first n.
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import torch

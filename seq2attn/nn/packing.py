@@ -3,8 +3,6 @@
 Shapes: B sentences of M tokens in all; L tokens of the longest; H heads, d the width of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self

@@ -1,7 +1,5 @@
 """Precision of products: autocast, and whether gradients are recorded."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 

@@ -3,8 +3,6 @@
 The averages are in the state of the optimizer, with which checkpoints save them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Learning-rate schedules: stateless functions of the progress of training."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Optimizers of PyTorch, and their parameter groups."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

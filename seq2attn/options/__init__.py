@@ -5,8 +5,6 @@ the like. Those of commands about finished runs are in `runs.py`. Nothing is imp
 fast.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args

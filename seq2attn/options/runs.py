@@ -1,7 +1,5 @@
 """Options of commands about finished runs: evaluate, compare, score, align, export and import."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """BART (Lewis et al. 2020), and the fields, weights and layers of what descends from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """A family of pretrained models: how the files of a Hugging Face folder become a run."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping

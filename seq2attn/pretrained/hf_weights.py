@@ -3,8 +3,6 @@
 Layers differ in names only. The tables of embeddings and the output layer also differ in the order of their rows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

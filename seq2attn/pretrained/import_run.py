@@ -1,7 +1,5 @@
 """Import of a Hugging Face folder as a run, verified by translating with `transformers` too."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

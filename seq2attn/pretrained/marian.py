@@ -6,8 +6,6 @@ source.spm target.spm                 a SentencePiece model for each side
 vocab.json target_vocab.json          ids of pieces, of both sides or of one each
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterable, Mapping

@@ -6,8 +6,6 @@ vocab.spm               SentencePiece model whose ids are those of the tables, f
 vocab.yml               ids of the pieces of source.spm and target.spm
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal

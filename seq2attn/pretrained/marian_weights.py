@@ -4,8 +4,6 @@ A `.bin` file has a version, the number of arrays, all headers, all names, all s
 are divided by a scale, which follows them. Matrices of products are stored transposed, tables of embeddings are not.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import struct

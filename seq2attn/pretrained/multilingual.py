@@ -5,8 +5,6 @@ vocab.json                 ids of its pieces; without this file fairseq's: four 
 special_tokens_map.json tokenizer_config.json tokenizer.json    the tags, in one of these files
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property

@@ -3,8 +3,6 @@
 spiece.model    a SentencePiece model; its pieces follow 105 tokens of pretraining and of control
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal

@@ -5,8 +5,6 @@ model.safetensors                     weights
 spiece.model                          one SentencePiece model for all languages
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

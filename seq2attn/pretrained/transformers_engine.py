@@ -1,7 +1,5 @@
 """Hugging Face's `transformers` as an engine, to compare an imported model with the original."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ graph has fixed shapes and addresses: inputs are copied to the tensors that were
 has a fixed capacity, and sentences that have finished leave unused rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any

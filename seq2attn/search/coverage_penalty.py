@@ -3,8 +3,6 @@
 Shapes: B sentences, N rows, S source tokens with EOS, L layers, H heads.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any

@@ -7,8 +7,6 @@ as the next token of a phrase is a candidate for the hypothesis that lacks the f
 Shapes: b sentences, K hypotheses, n hypotheses of any number, T tokens so far, C phrases of at most M tokens.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

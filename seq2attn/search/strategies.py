@@ -3,8 +3,6 @@
 Shapes: B sentences, K hypotheses per sentence, V vocabulary, C >= K candidates.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

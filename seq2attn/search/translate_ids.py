@@ -1,7 +1,5 @@
 """Search over many sources: batches of similar lengths under a token budget, results in input order."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The work of `seq2attn init`: a config for two text files, with the model that reaches most within a time."""
 
-from __future__ import annotations
-
 import json
 import math
 import os.path

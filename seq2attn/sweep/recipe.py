@@ -1,7 +1,5 @@
 """Recipes: sweeps with the published numbers that their trainings are compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

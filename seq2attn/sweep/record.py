@@ -4,8 +4,6 @@ trial.json      the config and its fingerprint: options and the content of files
 result.json     written last: a training with a result is finished
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

@@ -5,8 +5,6 @@ report.json     all numbers
 figures/        BLEU by source length, and alignments (Bahdanau et al. 2015, figures 2 and 3)
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The work of `seq2attn reproduce`: corpus, trainings, evaluation and report. One that was stopped can be resumed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

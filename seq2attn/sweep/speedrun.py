@@ -1,7 +1,5 @@
 """The work of `seq2attn speedrun`: a training to a target of BLEU on the dev set, its record, and a replay of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Config of a sweep: a base experiment, the axes in which its trials differ, and the combinations that are trained."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ the descriptor of the lock of the sweep. Its standard input is a pipe from the s
 a checkpoint and ends.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

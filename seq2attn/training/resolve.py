@@ -5,8 +5,6 @@ With them, 20 epochs of 10,000 pairs are 900 updates, and the learning rate does
 functions of corpus and config, so two trainings of one config are equal; where a time can end them, also of the speed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

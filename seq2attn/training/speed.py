@@ -1,7 +1,5 @@
 """Speed of a training on this machine, measured with a new model that is thrown away."""
 
-from __future__ import annotations
-
 import math
 import time
 from functools import partial

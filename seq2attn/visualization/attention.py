@@ -1,7 +1,5 @@
 """Attention weights as text, as a picture, or as an interactive page."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

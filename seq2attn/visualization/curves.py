@@ -1,7 +1,5 @@
 """BLEU by sentence length as a picture."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The modules in `page/` draw what the data of the explorer's page have: attention
 `render_page` makes the pages of comparisons and leaderboards.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

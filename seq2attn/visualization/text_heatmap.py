@@ -1,7 +1,5 @@
 """Attention weights as text in a terminal."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Shapes: B sentences, H heads, T queries, S keys, d the common width of query and key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

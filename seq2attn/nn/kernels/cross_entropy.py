@@ -3,8 +3,6 @@
 Shapes: M target tokens, D width, V vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ on other devices, the usual product is used. On one core of an AMD EPYC with AVX
 Shapes: M rows, I inputs, O outputs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

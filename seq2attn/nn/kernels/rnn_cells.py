@@ -8,8 +8,6 @@ Shapes: N rows, D width, R rows of all steps together, n rows of one step, I inp
 (reset, update, new) or 4D of an LSTM (input, forget, new, output).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ Shapes: B sentences of M tokens in all, of queries or of keys; L tokens of the l
 widths of a head.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
