@@ -44,7 +44,7 @@ def main() -> None:
     arguments = parser.parse_args()
     explorer = Explorer("", seq2attn.load(arguments.run))
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         browser(Path(folder)) as page,
         page.online(),
         serve([explorer]) as address,
