@@ -62,7 +62,11 @@ def main() -> None:
     runs = parser.parse_args().runs
     (FOLDER / "explorer").mkdir(exist_ok=True)
     explorers = [Explorer(run.name, seq2attn.load(run)) for run in runs]
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, browser(Path(folder)) as page, page.online():
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        browser(Path(folder)) as page,
+        page.online(),
+    ):
         page.call("Emulation.setDeviceMetricsOverride", **SIZE)
         for picture in PICTURES:
             with serve(explorers if picture.second == OTHER_RUN else explorers[:1]) as address:
