@@ -10,12 +10,13 @@ import pytest
 
 import seq2attn
 from seq2attn.errors import UserError
-from seq2attn.experiment.run_directory import RunDirectory
+from seq2attn.experiment.run_directory import LoadedRun, RunDirectory
 from seq2attn.exporters.export_run import export_run
 from seq2attn.exporters.onnx_target import OnnxTarget
+from seq2attn.inference.engines.base import Engine
+from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.io.terminal import name_options
 from seq2attn.options.runs import ExportOptions
-from seq2attn.tokenizers.base import Tokenizer
 from tests.support.commands import Invoke, all_commands, write_lines
 from tests.support.untrained_runs import CONFIG, untrained_run
 
@@ -132,7 +133,10 @@ class LinesTarget(OnnxTarget):
     def export(self, run: RunDirectory, folder: Path, dtype: str) -> None:
         pass
 
-    def check_tokenizer(self, source: Tokenizer, folder: Path, lines: Sequence[str]) -> None:
+    def load(self, run: RunDirectory, folder: Path) -> Engine:
+        return NativeEngine(run.load().model)
+
+    def write_program(self, engine: Engine, run: LoadedRun, folder: Path, lines: Sequence[str]) -> str:
         raise UserError(repr(list(lines)))
 
 

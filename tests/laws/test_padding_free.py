@@ -127,7 +127,7 @@ def test_a_padding_free_training_equals_a_padded_one(corpus):
     assert_near(last_weights(packed), last_weights(padded))
     losses = [[line["loss"] for line in metrics(run, "train")] for run in (packed, padded)]
     assert len(losses[0]) > 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)
-    assert [", 0.0% padding" in log_of(run) for run in (packed, padded)] == [True, False]
+    assert [", padding: 0.0%" in log_of(run) for run in (packed, padded)] == [True, False]
 
 
 ADDITIVE = {**config()["decoder"], "attention": {"score": {"kind": "additive", "dim": 8}}}
