@@ -39,6 +39,7 @@ def score(
     from seq2attn.inference.input_checks import check_finite
     from seq2attn.inference.scoring import score
     from seq2attn.io.outputs import check_output, text_output
+    from seq2attn.io.terminal import plural
     from seq2attn.io.text_lines import json_line
     from seq2attn.losses.training_loss import perplexity
 
@@ -55,7 +56,7 @@ def score(
     check_finite([number for number, total in enumerate(totals, start=1) if not math.isfinite(total)])
     total = math.fsum(totals)
     typer.echo(
-        f"{len(totals):,} pairs, {num_tokens:,} tokens with EOS: log-probability {total:,.2f}, perplexity"
-        f" {perplexity(-total / max(num_tokens, 1)):.2f}",
+        f"{plural(len(totals), 'pair')}, {plural(num_tokens, 'token')} with EOS: log-probability {total:,.2f},"
+        f" perplexity {perplexity(-total / max(num_tokens, 1)):.2f}",
         err=True,
     )

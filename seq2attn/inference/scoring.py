@@ -14,7 +14,7 @@ from seq2attn.inference.engines.base import Engine
 from seq2attn.inference.engines.native import NativeEngine
 from seq2attn.inference.engines.source_limit import model_source_limit
 from seq2attn.inference.input_checks import UNTAGGED, enumerate_lines
-from seq2attn.io.terminal import print_warnings
+from seq2attn.io.terminal import plural, print_warnings
 from seq2attn.models import Seq2Seq
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.nn.device import resolve_device
@@ -98,4 +98,4 @@ def _warnings(
         unknown += tokenizers[1].encode(target).count(UNK)
     yield from (f"{enumerate_lines(numbers)}: {warning}" for warning, numbers in lines.items())
     if unknown:
-        yield f"{unknown:,} tokens of the target are unknown, and scored as <unk>"
+        yield f"the target has {plural(unknown, 'unknown token')}, scored as <unk>"

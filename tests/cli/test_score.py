@@ -101,8 +101,11 @@ def test_warnings(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
         "warning: lines 1, 2: one side is empty; scored nevertheless",
         "warning: line 3: too many tokens: the model was trained on none with more than 256"
         " (`data.filters.max_length`); not split for scoring",
-        "warning: 1 tokens of the target are unknown, and scored as <unk>",
+        "warning: the target has 1 unknown token, scored as <unk>",
     ]
+    write_lines(tmp_path / "in", [""])
+    write_lines(tmp_path / "out", [""])
+    assert invoke("score", run.folder, *FILES).err.startswith("1 pair, 0 tokens with EOS: ")
 
 
 def test_the_output_is_written_atomically(invoke: Invoke, run: RunDirectory, tmp_path: Path) -> None:
