@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seq2attn.data.collate import batch_by_length, collate, collate_source
-from seq2attn.models import Seq2Seq
+from seq2attn.models.seq2seq import IdPairs, Seq2Seq
 from seq2attn.options import AttentionKind
 from seq2attn.tokenizers.base import TokenizerPair
 from seq2attn.tokenizers.tokenized_text import TokenizedText
 from seq2attn.tokenizers.vocabulary import BOS, EOS
+
+BATCH_TOKENS = 4096
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,16 +91,13 @@ def _block_diagonal(blocks: Sequence[NDArray[np.float32] | None]) -> NDArray[np.
 
 
 @torch.no_grad()
-def cross_attention_weights(
-    model: Seq2Seq, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, budget: int = 4096
-) -> list[NDArray[np.float32] | None]:
+def cross_attention_weights(model: Seq2Seq, pairs: IdPairs) -> list[NDArray[np.float32] | None]:
     """Cross-attention weights of pairs of ids without EOS, by forced decoding; None for a model without attention.
 
-    Each is [layers, heads, target + EOS, source + EOS], all NaN if the log-probabilities of the first token are NaN. A
-    batch has at most `budget` tokens.
+    Each is [layers, heads, target + EOS, source + EOS], all NaN if the log-probabilities of the first token are NaN.
     """
     output: list[NDArray[np.float32] | None] = [None] * len(pairs)
-    for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], budget):
+    for rows in batch_by_length([range(max(len(source), len(target), 1)) for source, target in pairs], BATCH_TOKENS):
         weights = _decoder_weights(model, [pairs[row] for row in rows], self_attention=False)
         for row, (cross_attention, _) in zip(rows, weights, strict=True):
             output[row] = cross_attention
@@ -106,7 +105,7 @@ def cross_attention_weights(
 
 
 def _decoder_weights(
-    model: Seq2Seq, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, self_attention: bool
+    model: Seq2Seq, pairs: IdPairs, *, self_attention: bool
 ) -> list[tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]]:
     """Cross-attention and self-attention of the decoder for each pair of a batch; None for what the model lacks."""
     batch = collate(pairs).to(model.device)

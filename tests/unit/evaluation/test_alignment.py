@@ -24,7 +24,7 @@ from seq2attn.evaluation.head_selection import (
 from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.io.weights import save_tensors
 from seq2attn.losses.guided_alignment import GuidedAlignmentConfig
-from seq2attn.models import Seq2Seq
+from seq2attn.models import Seq2Seq, attention_weights
 from seq2attn.models.attention_weights import cross_attention_weights
 from seq2attn.tokenizers.base import Tokenizer
 from seq2attn.tokenizers.subwords import BPETokenizerConfig
@@ -107,11 +107,12 @@ def test_attention_to_a_token_without_text_is_of_no_word(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("decoder", ["luong", "transformer"])
-def test_weights_of_empty_sides_are_those_of_eos(decoder: str) -> None:
+def test_weights_of_empty_sides_are_those_of_eos(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [([4, 5, 6], [7]), ([], [4, 5]), ([4], []), ([], [])]
     net = build(decoder, TOKENIZERS["words"])
     for budget in (1, 100):
-        output = cross_attention_weights(net, pairs, budget=budget)
+        monkeypatch.setattr(attention_weights, "BATCH_TOKENS", budget)
+        output = cross_attention_weights(net, pairs)
         for (source, target), weights in zip(pairs, output, strict=True):
             assert weights is not None and weights.shape[2:] == (len(target) + 1, len(source) + 1)
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
