@@ -95,7 +95,7 @@ def with_options(overrides: Sequence[str], options: Mapping[str, tuple[str, Any]
     """The overrides, and those of options; for `options` and errors see `check_options`."""
     check_options(overrides, options)
     layout: dict[str, Any] = {"default_flow_style": True, "allow_unicode": True, "width": float("inf")}
-    given = {key: [value] for key, (_, value) in options.items() if value is not None}
+    given = {key: [value] for key, (_, value) in options.items() if value is not None}  # YAML ends a scalar by `...`
     return [*overrides, *(f"{key}={yaml.safe_dump(value, **layout)[1:-2]}" for key, value in given.items())]
 
 
