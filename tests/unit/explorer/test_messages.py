@@ -9,7 +9,7 @@ import torch
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage
 from tests.support.browser import Browser
-from tests.support.explorer_pages import click, explorer, open_live, serve, texts, type_text
+from tests.support.explorer_pages import click, explorer, open_live, right_to_left_explorer, serve, texts, type_text
 
 
 def test_a_message_ends_with_the_next_step(chromium: Browser, tmp_path: Path) -> None:
@@ -120,3 +120,12 @@ def test_a_link_whose_question_fails_shows_no_other_answer(chromium: Browser) ->
         click(chromium, "header", "translate")
         chromium.wait("document.querySelector('#sentence .tokens')?.textContent === 'twofour</s>'")
         assert chromium.get(shown) > 1
+
+
+def test_a_special_token_is_not_asked_about(chromium: Browser, tmp_path: Path) -> None:
+    """It is no token of a translation, so that there is no answer."""
+    text = "<2he> word"
+    open_live(chromium, tmp_path / "page.html", {"explore": {text: right_to_left_explorer().explore(Question(text))}})
+    special, asked = ":has(button:disabled)", ".why:not([hidden])"
+    assert "<s>" in texts(chromium, f"#considered tr{special} button:disabled")
+    assert not texts(chromium, f"#considered tr{special} {asked}") and texts(chromium, f"#considered {asked}")
