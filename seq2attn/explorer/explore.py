@@ -23,6 +23,7 @@ from seq2attn.inference.scoring import token_log_probs
 from seq2attn.inference.source_line import SourceLine
 from seq2attn.inference.translation import Translation
 from seq2attn.inference.translator import Translator
+from seq2attn.io.terminal import plural
 from seq2attn.models.attention_weights import AttentionWeights, cross_attention_weights
 from seq2attn.models.seq2seq import IdPairs
 from seq2attn.search.search_config import SearchConfig, beam_search
@@ -221,7 +222,7 @@ class Explorer:
     def _describe(self, search: SearchConfig) -> Json:
         """The search in words, and the name of its scores."""
         kind, size = search.kind, search.num_hypotheses
-        texts = {"greedy": "greedy search", "sample": f"{size} samples", "beam": f"beam search of {size}"}
+        texts = {"greedy": "greedy search", "sample": plural(size, "sample"), "beam": f"beam search of {size}"}
         score = "score of reranking" if self.translator.rerankers else "expected chrF" if search.mbr else "score"
         return {"kind": kind, "size": size, "description": texts[kind], "score": score}
 

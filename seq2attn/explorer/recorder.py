@@ -117,7 +117,8 @@ class SearchRecorder:
         for hypothesis, parent in parents.items():
             if parent in self.considered or has_nan[hypothesis]:
                 continue
-            found = {*zip(*(column[hypothesis] for column in columns), strict=True)}
+            likely = [*zip(*(column[hypothesis] for column in columns), strict=True)]
+            found = {*likely[:NUM_CONSIDERED], *(row for row in likely[NUM_CONSIDERED:] if row[2] > NEG_INF)}
             rows = self.considered[parent] = []
             for token, by_model, allowed, by_rules in sorted(found, key=lambda row: (-row[1], row[0])):
                 rule = rule_of(step, group, token) if by_rules == NEG_INF else None

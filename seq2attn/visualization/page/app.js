@@ -129,9 +129,7 @@ const app = {
 const say = text => (byId("message").textContent = text);
 
 /** The notes on what is shown, where there is no other message. */
-function showNotes() {
-  if (!byId("message").textContent) say((app.current?.notes ?? []).join(" "));
-}
+const showNotes = () => (byId("message").textContent ||= (app.current?.notes ?? []).join(" "));
 
 let numWaiting = 0;
 
@@ -219,8 +217,8 @@ function recall() {
   try {
     const [[asked, second], selected] = [JSON.parse(question), JSON.parse(state)];
     app.state = { ...initial, ...selected, sentence: Number(sentence) };
-    app.question = { ...noQuestion, ...asked, text };
-    app.secondChanges = second;
+    Object.assign(app, { question: { ...noQuestion, ...asked, text }, secondChanges: second });
+    app.answer = app.secondAnswer = null; // to another question, which this one may not replace if it fails
     return true;
   } catch (error) {
     say(`The link is cut: ${error.message}`);
@@ -228,9 +226,11 @@ function recall() {
   }
 }
 
-/** Ask the question of a link, and what it was compared with. */
-async function askAgain() {
+/** Draw what a link says, and ask its question, and what it was compared with. */
+async function follow() {
   const second = app.secondChanges;
+  render();
+  if (!isLive || !app.question.text) return;
   if ((await app.explore({})) && second) await app.explore(second, { second: true });
 }
 
@@ -280,7 +280,6 @@ async function save() {
 }
 
 function start() {
-  const isWhole = recall();
   byId("question").hidden = !isLive;
   byId("save").hidden = !isLive || page.live === "notebook"; // which keeps the page itself
   byId("save").addEventListener("click", () => waiting(save));
@@ -292,14 +291,10 @@ function start() {
     );
   });
   onSubmit(byId("question"), () => app.explore(formQuestion()));
-  if (app.current && !app.question.text) app.question = { ...app.question, text: app.current.text };
-  render();
-  if (isLive && isWhole && app.question.text) askAgain();
+  recall() ? follow() : render();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
   addEventListener("resize", render);
-  addEventListener("hashchange", () => {
-    if (recall()) isLive ? askAgain() : render();
-  });
+  addEventListener("hashchange", () => recall() && follow());
 }
 
 start();

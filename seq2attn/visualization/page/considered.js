@@ -40,7 +40,7 @@ export function drawConsidered(section, app) {
       className: "why",
       ariaLabel: `why not ${isolate(readable(name))}?`,
       title: "Compare with the chosen word: what mattered?",
-      hidden: token === chosen,
+      hidden: token === chosen || rule === "special",
     });
     const changed = Math.abs(allowed - model) > 0.001 ? percent(allowed) : "",
       status = RULES[rule] ?? (allowed === null ? "not drawn" : changed);

@@ -15,7 +15,9 @@ export async function ask(kind, body) {
 /** The response of the server. Throws an Error with its message. */
 export async function post(kind, body) {
   const headers = { "Content-Type": "application/json" },
-    response = await fetch(`v1/${kind}`, { method: "POST", headers, body: JSON.stringify(body) });
+    response = await fetch(`v1/${kind}`, { method: "POST", headers, body: JSON.stringify(body) }).catch(() => null);
+  if (!response)
+    throw new Error(`The server does not answer; start it again: seq2attn explore RUN --port ${location.port}`);
   if (response.ok) return response;
   const { error } = await response.json().catch(() => ({})); // a server that fails says so in plain text
   throw new Error(error ?? `the server failed: ${response.status} ${response.statusText}`);

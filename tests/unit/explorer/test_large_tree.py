@@ -55,3 +55,14 @@ def test_a_canvas_is_within_the_limits_of_browsers(chromium: Browser, tmp_path: 
     long, large = chromium.settled(LIMITS)
     assert long == [32_767, 7]
     assert 0.99 * 2**24 < large[0] * large[1] <= 2**24 and abs(large[0] - 2 * large[1]) < 2
+
+
+def test_narrow_columns_leave_room_for_the_scroll_bar(chromium: Browser, tmp_path: Path) -> None:
+    """Of the rows: else the columns, which fit without it, would scroll too."""
+    one, lengths = explorer("transformer"), LengthsConfig(min_length=18, max_length=18, max_length_ratio=None)
+    one = replace(one, translator=replace(one.translator, search=BeamConfig(beam_size=20, lengths=lengths)))
+    ExplorerPage([one.explore(Question("two five"))]).save(tmp_path / "page.html")
+    chromium.open(tmp_path / "page.html")
+    sizes = "(e => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth])"
+    below, beside = chromium.get(f"{sizes}(document.querySelector('#tree .scroll'))")
+    assert below > 0 == beside

@@ -11,7 +11,7 @@ from seq2attn.inference.translator import Translator
 from seq2attn.search.search_config import BeamConfig, LengthsConfig
 from seq2attn.tokenizers.words import WordTokenizerConfig
 from tests.support.browser import Browser
-from tests.support.explorer_pages import click, open_live, texts
+from tests.support.explorer_pages import click, open_live, right_to_left_explorer, texts
 from tests.support.models import model
 from tests.support.searches import spread_logits
 
@@ -116,3 +116,13 @@ def test_long_words_are_cut_with_the_whole_in_their_title(chromium: Browser, tmp
     assert chromium.get(f"{cut}.filter(e => e.offsetWidth > 180 || !e.title.includes(e.textContent)).length") == 0
     for view in ("#tree", "#considered", "#questions"):
         assert chromium.get(f"(e => e.scrollWidth <= e.clientWidth)(document.querySelector('{view}'))"), view
+
+
+def test_a_live_page_fits_a_narrow_phone(chromium: Browser, tmp_path: Path) -> None:
+    """With what the rules of the search make of a word, and the button beside it."""
+    text = "<2he> word"
+    open_live(chromium, tmp_path / "page.html", {"explore": {text: right_to_left_explorer().explore(Question(text))}})
+    chromium.call("Emulation.setDeviceMetricsOverride", width=360, height=780, deviceScaleFactor=1, mobile=True)
+    chromium.wait("document.documentElement.clientWidth === 360")
+    assert chromium.get("document.documentElement.scrollWidth") == 360
+    assert {"a special token", "why not?"} < {*texts(chromium, "#considered td, #considered button")}

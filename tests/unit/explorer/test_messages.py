@@ -9,7 +9,7 @@ import torch
 from seq2attn.explorer.explore import Explorer, Question
 from seq2attn.explorer.page import ExplorerPage
 from tests.support.browser import Browser
-from tests.support.explorer_pages import click, explorer, open_live, serve, texts, type_text
+from tests.support.explorer_pages import click, explorer, open_live, right_to_left_explorer, serve, texts, type_text
 
 
 def test_a_message_ends_with_the_next_step(chromium: Browser, tmp_path: Path) -> None:
@@ -88,3 +88,44 @@ def test_measures_disagree_by_what_the_page_shows(chromium: Browser, tmp_path: P
         chromium.open(tmp_path / "page.html")
         chromium.get("document.querySelectorAll('#sentence .tokens')[1].querySelector('button').click()")
         assert text in texts(chromium, "#reasons p")[1]
+
+
+def test_a_server_that_ended_is_to_be_started_again(chromium: Browser) -> None:
+    """At the same port, where the page and its links find it."""
+    message = "document.getElementById('message')"
+    with chromium.online():
+        with serve(explorer("transformer")) as address:
+            chromium.open_url(f"{address}/#text=two")
+            chromium.wait("document.querySelector('#sentence .tokens') !== null")
+        for name in ("translate", "save"):
+            chromium.get(f"{message}.textContent = ''")
+            click(chromium, "header", name) if name == "translate" else chromium.mouse("#save", click=True)
+            chromium.wait(f"{message}.textContent !== ''")
+            said = f"The server does not answer; start it again: seq2attn explore RUN --port {address.split(':')[-1]}"
+            assert texts(chromium, "#message") == [said]
+
+
+def test_a_link_whose_question_fails_shows_no_other_answer(chromium: Browser) -> None:
+    """Else *save* would ask for what is not shown."""
+    shown = "document.querySelectorAll('main > :not([hidden]), #save:enabled').length"
+    with serve(explorer("transformer"), explorer("local")) as address, chromium.online():
+        chromium.open_url(f"{address}/#text=two")
+        chromium.wait(f"{shown} > 1")
+        click(chromium, "runs", "compare")
+        chromium.wait("document.querySelector('#reasons mark, #reasons b') !== null")
+        chromium.get("location.hash = 'text=+'")
+        chromium.wait("document.getElementById('message').textContent === 'there is no text to translate'")
+        assert chromium.get(shown) == 0
+        type_text(chromium, "#text", "two four")
+        click(chromium, "header", "translate")
+        chromium.wait("document.querySelector('#sentence .tokens')?.textContent === 'twofour</s>'")
+        assert chromium.get(shown) > 1
+
+
+def test_a_special_token_is_not_asked_about(chromium: Browser, tmp_path: Path) -> None:
+    """It is no token of a translation, so that there is no answer."""
+    text = "<2he> word"
+    open_live(chromium, tmp_path / "page.html", {"explore": {text: right_to_left_explorer().explore(Question(text))}})
+    special, asked = ":has(button:disabled)", ".why:not([hidden])"
+    assert "<s>" in texts(chromium, f"#considered tr{special} button:disabled")
+    assert not texts(chromium, f"#considered tr{special} {asked}") and texts(chromium, f"#considered {asked}")

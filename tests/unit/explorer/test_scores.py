@@ -39,3 +39,10 @@ def test_the_score_has_its_name(
     assert texts(chromium, "#sentence .list th")[-1] == name
     table = ElementTree.fromstring(f"<p>{static_html(found)}</p>")
     assert [cell.text for cell in table.iter("th")][-1] == name
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "1 sample"), (3, "3 samples")])
+def test_the_samples_are_counted(count: int, text: str) -> None:
+    search = SampleConfig(num_samples=count, lengths=LENGTHS)
+    one = Explorer("", replace(explorer("local").translator, search=search))
+    assert one.explore(Question(TEXT))["search"]["description"] == text
