@@ -22,7 +22,6 @@ from seq2attn.cli import (
     export,
     import_model,
     init,
-    reproduce,
     score,
     speedrun,
     sweep,
@@ -156,7 +155,7 @@ app = command_group(
     export.export,
     import_model.import_,
     sweep.sweep,
-    reproduce.reproduce,
+    sweep.reproduce,
     speedrun.speedrun,
     doctor.doctor,
 )

@@ -1,30 +1,33 @@
 """`seq2attn distill` and `seq2attn back-translate`."""
 
-from __future__ import annotations
-
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, Literal
 
 import typer
 
 from seq2attn.cli.flatten import takes
 from seq2attn.options import RunDir, Tag, TranslationOptions
 
-if TYPE_CHECKING:
-    from seq2attn.inference.synthetic_corpus import SyntheticCorpus
-
-OutputDir: TypeAlias = Annotated[
-    Path, typer.Option("--output", "-o", metavar="DIR", help="Write the corpus to DIR: source.txt, target.txt.")
-]
-MinLogProb: TypeAlias = Annotated[
-    float | None,
-    typer.Option(max=0, metavar="X", help="Minimum log-probability of a translation per token, with EOS."),
-]
 BACK_TRANSLATION_TAG = "BT"
 """The tag of back-translations in a config (Caswell et al. 2019)."""
 OPTIONS = "output min_log_prob beam tag to engine export_dir device precision batch_tokens"
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Output and filter of a synthetic corpus, and the tag of its sources."""
+
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Write the corpus to DIR: source.txt, target.txt.")
+    ]
+    min_log_prob: Annotated[
+        float | None,
+        typer.Option(max=0, metavar="X", help="Minimum log-probability of a translation per token, with EOS."),
+    ] = None
+    tag: Tag = None
 
 
 @takes(f"run overrides allow_code ensemble source {OPTIONS}")
@@ -32,9 +35,7 @@ def distill(
     run: RunDir,
     options: TranslationOptions,
     source: Annotated[Path, typer.Option(help="Text in the source language.", metavar="FILE")],
-    output: OutputDir,
-    min_log_prob: MinLogProb = None,
-    tag: Tag = None,
+    making: CorpusOptions,
 ) -> None:
     """Translate training text with a teacher, to train a student on (Kim & Rush 2016).
 
@@ -46,9 +47,7 @@ def distill(
       seq2attn distill runs/teacher --source train.de -o distilled
       seq2attn distill runs/teacher --source train.de -o distilled --ensemble runs/another --min-log-prob -0.5
     """
-    from seq2attn.inference.synthetic_corpus import SyntheticCorpus
-
-    _make(run, options, SyntheticCorpus(output, source, "source", tag), min_log_prob)
+    _make(run, options, making, source, "source")
 
 
 @takes(f"run overrides allow_code ensemble target {OPTIONS}")
@@ -56,9 +55,7 @@ def back_translate(
     run: RunDir,
     options: TranslationOptions,
     target: Annotated[Path, typer.Option(help="Text in the target language of the corpus.", metavar="FILE")],
-    output: OutputDir,
-    min_log_prob: MinLogProb = None,
-    tag: Tag = None,
+    making: CorpusOptions,
 ) -> None:
     """Translate text of the target language into the source language, as more training text (Sennrich et al. 2016).
 
@@ -71,23 +68,22 @@ def back_translate(
       seq2attn back-translate runs/en-de --target more.en -o back-translated --set search.kind=sample
       seq2attn back-translate runs/en-de --target more.en -o back-translated --min-log-prob -1 --beam 5
     """
-    from seq2attn.inference.synthetic_corpus import SyntheticCorpus
-
-    _make(run, options, SyntheticCorpus(output, target, "target", tag), min_log_prob)
+    _make(run, options, making, target, "target")
 
 
-def _make(run: Path, options: TranslationOptions, corpus: SyntheticCorpus, min_log_prob: float | None) -> None:
+def _make(
+    run: Path, options: TranslationOptions, making: CorpusOptions, text: Path, side: Literal["source", "target"]
+) -> None:
     """Make the corpus, and print the counts of its filters and its entry in a config."""
     from seq2attn.experiment.run_directory import RunDirectory
     from seq2attn.inference.load import load_experiment
-    from seq2attn.inference.synthetic_corpus import SECTIONS, SOURCE, TARGET
+    from seq2attn.inference.synthetic_corpus import SECTIONS, SOURCE, TARGET, SyntheticCorpus
 
-    folder = RunDirectory(run)
-    experiment = load_experiment(folder, options, SECTIONS)
-    report = corpus.make(folder, experiment, options, min_log_prob)
-    files = {"source": str(corpus.folder.resolve() / SOURCE), "target": str(corpus.folder.resolve() / TARGET)}
-    entry = {"kind": "plain", **files}
-    if tag := BACK_TRANSLATION_TAG if corpus.side == "target" else corpus.tag:
+    folder, output = RunDirectory(run), making.output
+    corpus = SyntheticCorpus(output, text, side, making.tag)
+    report = corpus.make(folder, load_experiment(folder, options, SECTIONS), options, making.min_log_prob)
+    entry = {"kind": "plain", "source": str(output.resolve() / SOURCE), "target": str(output.resolve() / TARGET)}
+    if tag := BACK_TRANSLATION_TAG if side == "target" else making.tag:
         entry["tag"] = tag
-    print(f"{corpus.folder}: {report}", file=sys.stderr)
+    print(f"{output}: {report}", file=sys.stderr)
     print(f"in `data.train`: {json.dumps(entry, ensure_ascii=False)}", file=sys.stderr)
