@@ -75,7 +75,9 @@ class RunComparison:
 
 def comparison_html(comparison: RunComparison) -> str:
     """The page: the tables of `comparison_text`, and the sentences that differ most side by side."""
-    content = {**asdict(comparison), "seeds": seed_spread(comparison), "notes": _notes(comparison)}
+    content = {**asdict(comparison), "seeds": seed_spread(comparison)}
+    content["title"] = f"Comparison of {', '.join(comparison.runs)}"
+    content["notes"] = [*_notes(comparison), "Words on a red ground are not in the reference, or in another place."]
     content["lengths"] = [length_rows(compared.by_length) for compared in comparison.sets]
     content["frequencies"] = [*map(_frequencies, comparison.sets)]
     return render_page("seq2attn.evaluation", "compare.html", content)

@@ -218,7 +218,7 @@ MARKS = {"better": "▲", "worse": "▼", "no difference": "=", "one seed": "(on
 def leaderboard_html(board: Leaderboard) -> str:
     """The page: a table that can be sorted by any column."""
     names = {"axes": [*board.axes], "sets": [*board.sets]}  # JavaScript has keys such as `2016` before others
-    content = {**asdict(board), **names, "notes": _notes(board), "marks": MARKS}
+    content = {**asdict(board), **names, "title": f"Leaderboard: {board.name}", "notes": _notes(board), "marks": MARKS}
     return render_page("seq2attn.sweep", "leaderboard.html", content)
 
 

@@ -41,9 +41,12 @@ def _json(data: Mapping[str, Any]) -> str:
 
 
 def render_page(package: str, page: str, data: Mapping[str, Any]) -> str:
-    """A page of a package, after a common head that defines the JavaScript constant `data`."""
-    head = files("seq2attn.visualization").joinpath("head.html").read_text(encoding="utf-8")
-    return head.replace("/*DATA*/null", script_json(data)) + files(package).joinpath(page).read_text(encoding="utf-8")
+    """A page of a package within the common frame; the `title` and the `notes` of its `data` are above and below."""
+    frame, content = (
+        files(folder).joinpath(name).read_text(encoding="utf-8")
+        for folder, name in (("seq2attn.visualization", "frame.html"), (package, page))
+    )
+    return frame.replace("<!--PAGE-->", content).replace("/*DATA*/null", script_json(data))
 
 
 @cache
