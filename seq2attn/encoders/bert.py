@@ -148,8 +148,7 @@ class BertEmbedding(_PartlyFrozen):
         is_sep = (ids == EOS).long()
         segment = (is_sep.cumsum(1) - is_sep).clamp_max(self.num_segments - 1)
         position = torch.arange(ids.size(1), device=ids.device).clamp_max(self.max_positions - 1)
-        vectors: Tensor = self.embeddings(ids, token_type_ids=segment, position_ids=position.expand_as(ids))
-        return vectors
+        return self.embeddings(ids, token_type_ids=segment, position_ids=position.expand_as(ids))
 
 
 class BertEncoder(_PartlyFrozen, Encoder):

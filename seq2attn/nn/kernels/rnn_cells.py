@@ -130,8 +130,7 @@ class DeferredLinear:
         """x [rows of the step, I] -> [rows of the step, O]"""
         x = x.to(self._dtype)
         self._inputs[step] = x.detach()  # with its graph it would be a reference cycle
-        y: Tensor = _StepProduct.apply(self._base[step], x, self._weight)  # type: ignore[no-untyped-call]
-        return y
+        return _StepProduct.apply(self._base[step], x, self._weight)  # type: ignore[no-untyped-call]
 
 
 class _StepProduct(torch.autograd.Function):
@@ -196,8 +195,7 @@ class FusedLSTMCell:
         """[n, I], (h, c) -> (h, c)"""
         h, c = state
         gates = self._gates(step, h if x is None else torch.cat([x, h], 1))
-        next_state: RNNState = _LSTM.apply(gates, c.to(self._dtype))  # type: ignore[no-untyped-call]
-        return next_state
+        return _LSTM.apply(gates, c.to(self._dtype))  # type: ignore[no-untyped-call]
 
 
 CellType = Literal["gru", "lstm"]
