@@ -44,7 +44,6 @@ class TransformerLayersConfig(Config):
 
     kind: str
     layers: NumLayers = 6
-    """Number of layers."""
     bias: bool = True
     """Biases of the linear layers; cross-attention has its own option, and gated feed-forward layers have none."""
     ffn_dim: PositiveInt = 2048
