@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,8 +60,7 @@ class Scoring:
     end_score: EndScore | None = None
 
 
-@dataclass(frozen=True)
-class Hypotheses:
+class Hypotheses(NamedTuple):
     """Finished hypotheses of each sentence, best first. Missing ones have the score -inf."""
 
     tokens: Tensor  # [B, K, L], padded with EOS
@@ -76,11 +75,7 @@ class Hypotheses:
 
     def update(self, sentences: Tensor, hypotheses: Hypotheses) -> Hypotheses:
         """These hypotheses, with others for some `sentences` [b]."""
-        return Hypotheses(
-            self.tokens.index_copy(0, sentences, hypotheses.tokens),
-            self.scores.index_copy(0, sentences, hypotheses.scores),
-            self.log_probs.index_copy(0, sentences, hypotheses.log_probs),
-        )
+        return Hypotheses(*(old.index_copy(0, sentences, new) for old, new in zip(self, hypotheses, strict=True)))
 
 
 @dataclass(frozen=True)
