@@ -53,7 +53,7 @@ class TransformerLayersConfig(Config):
     norm_order: Literal["pre", "post"] = "pre"
     """Norm before each sublayer (pre) or after the residual sum (post)."""
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, eq. 4)."""
     position_encoding: str
     wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor"
     """Wavelengths of sinusoidal positions: of tensor2tensor, up to 10,000 * 2 pi, or of the paper, just below it."""
@@ -119,7 +119,6 @@ class TransformerLayersConfig(Config):
         return None
 
     def _norm(self, dim: int) -> nn.Module:
-        """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, eq. 4)."""
         return nn.LayerNorm(dim) if self.norm_type == "layernorm" else nn.RMSNorm(dim, eps=1e-6)
 
 
