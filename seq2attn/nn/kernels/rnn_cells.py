@@ -169,16 +169,12 @@ class FusedGRUCell:
     def __init__(self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]) -> None:
         """Precomputed gates [R, G]; weight [G, I] of the step inputs, None without any; hidden [G, D], bias [G]."""
         self._dtype = torch.promote_types(gates.dtype, torch.float32)
-        self._inputs = gates.split(list(rows)) if weight is None else DeferredLinear(gates, weight, rows)
+        self._inputs: Any = gates.split(list(rows)) if weight is None else DeferredLinear(gates, weight, rows)
         self._hidden = DeferredLinear(bias.to(gates.dtype).expand_as(gates), hidden, rows)
 
     def __call__(self, step: int, x: Tensor | None, state: RNNState) -> RNNState:
         """[n, I], (h,) -> (h,)"""
-        if isinstance(self._inputs, DeferredLinear):
-            assert x is not None, "a cell with a weight for step inputs needs one at each step"
-            inputs = self._inputs(step, x)
-        else:
-            inputs = self._inputs[step]
+        inputs = self._inputs[step] if x is None else self._inputs(step, x)
         (h,) = state
         return (_GRU.apply(inputs, self._hidden(step, h), h.to(self._dtype)),)  # type: ignore[no-untyped-call]
 
