@@ -1,6 +1,6 @@
 """The `attention` section of a config: the kinds of scores and alignment functions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo
@@ -81,18 +81,17 @@ class AttentionConfig(Config):
         """Number of heads; None for the score of a plug-in."""
         return None if is_plugin(self.score) else self.score.heads
 
-    def check_widths(self, query: Width, key: Width | None, context: Width | None) -> list[FieldError]:
+    def check_widths(self, query: Width, key: Width | None, context: Width | None) -> Iterator[FieldError]:
         """Errors of widths that do not fit; None: that of a plug-in."""
-        score, mistakes = self.score, list[FieldError]()
+        score = self.score
         if is_plugin(score):
-            return []
+            return
         for width in (query if score.heads_divide_query else None, context):
             if width is not None and not score.has_own_widths:
-                mistakes += width.check_heads("score.heads", score.heads)
+                yield from width.check_heads("score.heads", score.heads)
         if score.needs_equal_widths and key is not None and key.dim != query.dim:
             widths = f"`{score.kind}` compares {query.owner}, {query.dim} wide, with an encoder {key.dim} wide"
-            mistakes.append(FieldError("score", f"{widths}; make them equal, or use `general`"))
-        return mistakes
+            yield FieldError("score", f"{widths}; make them equal, or use `general`")
 
     def build(self, query_dim: int, key_dim: int, value_dim: int, output_dim: int | None = None) -> Attention:
         """An attention with a context of width `output_dim`, projected, or `value_dim`, not projected.

@@ -8,7 +8,7 @@ Keys are projected once per sentence, queries at each step, so a single weight m
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -241,6 +241,7 @@ class MultiHeadScoreConfig(ScoreConfig):
     """Scaled dot products of projected queries and keys."""
 
     heads_divide_query = True
+    is_scaled_dot: ClassVar[bool] = True
 
     kind: Literal["multi-head"] = "multi-head"
     heads: PositiveInt = 8
@@ -255,11 +256,6 @@ class MultiHeadScoreConfig(ScoreConfig):
     def check_fields(self) -> list[FieldError]:
         """The error of heads of keys and values that do not divide those of the query."""
         return check_kv_heads(self.kv_heads, self.heads)
-
-    @property
-    def is_scaled_dot(self) -> bool:
-        """True."""
-        return True
 
     @property
     def has_own_widths(self) -> bool:

@@ -91,7 +91,7 @@ RunPath = Annotated[Path, BeforeValidator(run_path)]
 """A path to a run directory, relative to the working directory."""
 
 
-NumLayers = Annotated[int, Field(gt=0, le=1000)]
+NumLayers = Annotated[int, Field(gt=0, le=1000, description="Number of layers.")]
 """Number of layers; the model of a corrupt number would be built for hours."""
 
 

@@ -17,7 +17,6 @@ class RecurrentDecoderBaseConfig(DecoderBaseConfig):
     dim: PositiveInt = 512
     """Width of the RNN and of the input of the output projection."""
     layers: NumLayers = 1
-    """Number of layers."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout between layers and before the output projection."""
 

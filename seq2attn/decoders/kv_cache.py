@@ -127,11 +127,9 @@ class KVCache(SharedState):
         """With the buffer, which need not be allocated again."""
         entries, buffer = self.layers[0][0].size(2), self.buffer
         selected = select_rows(self.layers if buffer is None else buffer.layers, sentences)
-        visibility = select_sentences(self.visibility, sentences, beam_size)
-        if buffer is None:
-            return type(self)(selected, visibility)
         views = map_tensors(lambda x: x[:, :, :entries], selected)
-        return type(self)(views, visibility, CacheBuffer(selected, entries))
+        buffer = None if buffer is None else CacheBuffer(selected, entries)
+        return type(self)(views, select_sentences(self.visibility, sentences, beam_size), buffer)
 
     def with_fixed_capacity(self, steps: int) -> StaticKVCache:
         """A copy that is updated in place."""

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -116,13 +116,9 @@ class AttentionRNNDecoderConfig(RecurrentDecoderBaseConfig, AttentionDecoderBase
     """Base class of the configs of recurrent decoders with attention."""
 
     projects_context = False
+    num_attentions: ClassVar[int] = 1  # of the top layer
 
     attention: AttentionConfig
-
-    @property
-    def num_attentions(self) -> int:
-        """One, of the top layer."""
-        return 1
 
     def check_widths(self, query: Width, key: Width | None) -> list[FieldError]:
         """Errors of widths that do not fit; queries are states of the RNN. None: the width of a plug-in."""

@@ -197,8 +197,7 @@ class TransformerDecoder(Decoder[TransformerDecoderState[Cached]], Generic[Cache
         if mask is None:  # all sentences have the same positions
             mask = torch.ones(steps, entries + steps, dtype=torch.bool, device=position.device)
             mask = mask.tril(entries)[None, None]
-        bias: Tensor = self.position_bias(position[: mask.size(0)], mask)
-        return bias
+        return self.position_bias(position[: mask.size(0)], mask)
 
 
 class TransformerDecoderConfig(TransformerConfig, AttentionDecoderBaseConfig):

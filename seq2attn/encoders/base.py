@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +48,9 @@ class EncoderBaseConfig(Config):
         """Errors of widths that do not fit."""
         return []
 
-    def check_embeddings(self, tie: str, source_vectors: Path | None) -> list[FieldError]:
+    def check_embeddings(self, tie: str, source_vectors: Path | None) -> Iterable[FieldError]:
         """Errors of `model.embeddings`."""
-        return []
+        return ()
 
     def build_embedding(self) -> nn.Module | None:
         """The embedding of the source; None: that of `model.embeddings`."""

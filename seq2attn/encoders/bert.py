@@ -5,7 +5,7 @@ is read by seq2attn/tokenizers/wordpiece.py.
 Shapes: B sentences, S source tokens with [CLS] and [SEP], D width, L layers, H heads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -148,8 +148,7 @@ class BertEmbedding(_PartlyFrozen):
         is_sep = (ids == EOS).long()
         segment = (is_sep.cumsum(1) - is_sep).clamp_max(self.num_segments - 1)
         position = torch.arange(ids.size(1), device=ids.device).clamp_max(self.max_positions - 1)
-        vectors: Tensor = self.embeddings(ids, token_type_ids=segment, position_ids=position.expand_as(ids))
-        return vectors
+        return self.embeddings(ids, token_type_ids=segment, position_ids=position.expand_as(ids))
 
 
 class BertEncoder(_PartlyFrozen, Encoder):
@@ -209,11 +208,11 @@ class BertEncoderConfig(EncoderBaseConfig):
         check_dependency()
         return fill_in(data, "architecture", lambda fields: read_bert_config(resolve_folder(fields["path"])))
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """The error of more frozen layers than there are."""
-        if isinstance(self.frozen, str) or self.frozen <= (layers := self.required_architecture.num_hidden_layers):
-            return []
-        return [FieldError("frozen", f"there are {layers} layers to freeze, not {self.frozen}")]
+        layers = self.required_architecture.num_hidden_layers
+        if not isinstance(self.frozen, str) and self.frozen > layers:
+            yield FieldError("frozen", f"there are {layers} layers to freeze, not {self.frozen}")
 
     @property
     def required_architecture(self) -> BertArchitectureConfig:
@@ -230,14 +229,13 @@ class BertEncoderConfig(EncoderBaseConfig):
         """The width of BERT."""
         return self.required_architecture.hidden_size
 
-    def check_embeddings(self, tie: str, source_vectors: Path | None) -> list[FieldError]:
+    def check_embeddings(self, tie: str, source_vectors: Path | None) -> Iterator[FieldError]:
         """Errors of options of source embeddings, which are those of BERT."""
-        message, mistakes = "BERT has its own source embeddings", list[FieldError]()
+        message = "BERT has its own source embeddings"
         if tie == "all":
-            mistakes.append(FieldError("tie", f"{message}; use `tie: output` or `none`"))
+            yield FieldError("tie", f"{message}; use `tie: output` or `none`")
         if source_vectors is not None:
-            mistakes.append(FieldError("source_vectors", f"{message}; leave this out"))
-        return mistakes
+            yield FieldError("source_vectors", f"{message}; leave this out")
 
     def build_embedding(self) -> BertEmbedding:
         """Embedding of `wordpiece` ids, with random weights until `load_bert_weights` is called."""

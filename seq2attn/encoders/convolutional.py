@@ -30,7 +30,6 @@ class ConvolutionalConfig(Config):
     dim: PositiveInt = 512
     """Width of the convolutions; the output has the width of the embeddings."""
     layers: NumLayers = 6
-    """Number of layers."""
     kernel_size: PositiveInt = 3
     """Width of the convolution in tokens."""
     max_positions: PositiveInt = 1024

@@ -64,7 +64,6 @@ class RecurrentEncoderConfig(EncoderBaseConfig):
     dim: PositiveInt = 512
     """Width of the output; two directions have half of it each."""
     layers: NumLayers = 1
-    """Number of layers."""
     bidirectional: bool = True
     """Encode the source in both directions."""
     dropout: float = Field(0.0, ge=0, lt=1)

@@ -1,5 +1,6 @@
 """Transformer encoder (Vaswani et al. 2017, section 3.1), and the config that it shares with the decoder."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -43,7 +44,6 @@ class TransformerLayersConfig(Config):
 
     kind: str
     layers: NumLayers = 6
-    """Number of layers."""
     bias: bool = True
     """Biases of the linear layers; cross-attention has its own option, and gated feed-forward layers have none."""
     ffn_dim: PositiveInt = 2048
@@ -53,7 +53,7 @@ class TransformerLayersConfig(Config):
     norm_order: Literal["pre", "post"] = "pre"
     """Norm before each sublayer (pre) or after the residual sum (post)."""
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, eq. 4)."""
     position_encoding: str
     wavelengths: Literal["tensor2tensor", "paper"] = "tensor2tensor"
     """Wavelengths of sinusoidal positions: of tensor2tensor, up to 10,000 * 2 pi, or of the paper, just below it."""
@@ -68,16 +68,14 @@ class TransformerLayersConfig(Config):
     layer_dropout: float = Field(0.0, ge=0, lt=1)
     """Probability that training skips a layer (LayerDrop, Fan et al. 2020)."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """Errors of options of other positions than its own."""
         position = self.position_encoding
         fields = type(self).model_fields
-        mistakes = list[FieldError]()
         for name, kinds in POSITION_OPTIONS.items():
             if name in fields and dict(self)[name] != fields[name].default and position not in kinds:
                 message = f"has no effect with `position_encoding: {position}`; it is for {' or '.join(kinds)}"
-                mistakes.append(FieldError(name, message))
-        return mistakes
+                yield FieldError(name, message)
 
     @property
     def supports_padding_free(self) -> bool:
@@ -121,7 +119,6 @@ class TransformerLayersConfig(Config):
         return None
 
     def _norm(self, dim: int) -> nn.Module:
-        """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019, eq. 4)."""
         return nn.LayerNorm(dim) if self.norm_type == "layernorm" else nn.RMSNorm(dim, eps=1e-6)
 
 
@@ -148,14 +145,13 @@ class TransformerConfig(TransformerLayersConfig):
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of self-attention weights (on a CPU anything but 0 disables the fused kernel)."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """Errors of options of positions, and of heads of keys and values that do not divide those of the query."""
-        mistakes = [*super().check_fields(), *check_kv_heads(self.kv_heads, self.heads)]
+        yield from (*super().check_fields(), *check_kv_heads(self.kv_heads, self.heads))
         exact = self.num_buckets // 2  # of one distance each
         if self.position_encoding == "relative-bias" and self._max_distance <= exact:
             buckets = f"{exact} of the {self.num_buckets} buckets have one distance each"
-            mistakes.append(FieldError("max_distance", f"{self._max_distance}, but {buckets}; give more than {exact}"))
-        return mistakes
+            yield FieldError("max_distance", f"{self._max_distance}, but {buckets}; give more than {exact}")
 
     def check_self_attention(self, width: Width) -> list[FieldError]:
         """Errors of heads that do not fit in a width."""

@@ -72,7 +72,7 @@ class SearchRecorder:
             parents = {place: number for place, number in enumerate(live) if number >= 0 and scores[place] > NEG_INF}
             self._add_considered(step, group, parents)
             self._live[group] = self._add_candidates(step, group, parents)
-        self._ended = replace(step.after.ended, tokens=step.after.ended.tokens[..., 1:])  # without BOS
+        self._ended = step.after.ended._replace(tokens=step.after.ended.tokens[..., 1:])  # without BOS
 
     def finish(self) -> None:
         """Distinguish the hypotheses of the n-best list from those that ended worse or did not end."""

@@ -1,5 +1,6 @@
 """The model section of a config, and checks of its components together."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -33,12 +34,11 @@ class EmbeddingsConfig(Config):
     target_vectors: InputPath | None = None
     """Pretrained target word vectors: a GloVe or fastText text file."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """The error of two vectors for one table."""
-        if self.tie != "all" or self.source_vectors is None or self.target_vectors is None:
-            return []
-        message = "with `tie: all`, both sides share one table; give only one of `source_vectors` and `target_vectors`"
-        return [FieldError("target_vectors", message)]
+        if self.tie == "all" and self.source_vectors is not None and self.target_vectors is not None:
+            message = "both sides share one table; give only one of `source_vectors` and `target_vectors`"
+            yield FieldError("target_vectors", f"with `tie: all`, {message}")
 
 
 class ModelConfig(Config):
@@ -50,24 +50,22 @@ class ModelConfig(Config):
     decoder: DecoderConfig
     """The decoder of the target, with its attention."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """Errors of components that do not fit together."""
         embeddings, encoder, decoder = self.embeddings, self.encoder, self.decoder
         width, key = Width(embeddings.dim, "the embeddings"), None
-        mistakes = list[FieldError]()
         if not is_plugin(encoder):
             key = Width(encoder.output_dim(embeddings.dim), "the encoder")
-            mistakes += [mistake.within("encoder") for mistake in encoder.check_widths(width)]
+            yield from (mistake.within("encoder") for mistake in encoder.check_widths(width))
             unsupported = encoder.check_embeddings(embeddings.tie, embeddings.source_vectors)
-            mistakes += [mistake.within("embeddings") for mistake in unsupported]
+            yield from (mistake.within("embeddings") for mistake in unsupported)
         if not is_plugin(decoder):
-            mistakes += [mistake.within("decoder") for mistake in decoder.check_widths(width, key)]
+            yield from (mistake.within("decoder") for mistake in decoder.check_widths(width, key))
             dim = decoder.output_dim(embeddings.dim)
             if embeddings.tie != "none" and dim != embeddings.dim:
                 message = f"embeddings {embeddings.dim} wide cannot be the output's weights for a decoder {dim} wide"
                 hint = "make the widths equal, or use `tie: none`"
-                mistakes.append(FieldError("embeddings.tie", f"{message}; {hint}"))
-        return mistakes
+                yield FieldError("embeddings.tie", f"{message}; {hint}")
 
     @property
     def encoder_checkpoint(self) -> Path | None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seq2attn.attention.base import Memories
 from seq2attn.data.collate import collate, collate_source
 from seq2attn.decoders.base import Decoder, DecoderOutput
-from seq2attn.encoders.base import Encoder, EncoderOutput
+from seq2attn.encoders.base import Encoder
 from seq2attn.errors import UserError
 from seq2attn.nn.initialization import initialize_parameters
 from seq2attn.nn.layers import Dropout
@@ -69,8 +69,7 @@ class Seq2Seq(nn.Module):
 
     def encoder_self_attention(self, ids: Tensor, sequences: Sequences) -> Tensor | None:
         """ids [B, S] -> attention weights of the encoder [B, L, H, S, S]; None without attention"""
-        encoded: EncoderOutput = self.encoder(self.source_embedding(ids), sequences, need_weights=True)
-        return encoded.weights
+        return self.encoder(self.source_embedding(ids), sequences, need_weights=True).weights
 
     def decode(
         self,
@@ -84,8 +83,7 @@ class Seq2Seq(nn.Module):
         """Decode target ids [N, T] after those in `state`; `layout`: of packed targets, for padding-free decoders."""
         packed = {} if layout is None else {"layout": layout}
         embedded = self.target_embedding(ids)
-        decoded: DecoderOutput = self.decoder(embedded, state, memory, need_weights=need_weights, **packed)
-        return decoded
+        return self.decoder(embedded, state, memory, need_weights=need_weights, **packed)
 
     def forward(
         self,

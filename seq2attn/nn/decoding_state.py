@@ -99,19 +99,16 @@ def with_fixed_capacity(tree: Tree, steps: int) -> Tree:
     return _rebuild(tree, lambda x: x, lambda shared: shared.with_fixed_capacity(steps))
 
 
-def _rebuild(tree: Tree, fn: Callable[[Tensor], Tensor], fn_shared: Callable[[SharedState], SharedState]) -> Tree:
-    result: Any
+def _rebuild(tree: Any, fn: Callable[[Tensor], Tensor], fn_shared: Callable[[SharedState], SharedState]) -> Any:
     if tree is None:
-        result = None
-    elif isinstance(tree, Tensor):
-        result = fn(tree)
-    elif isinstance(tree, tuple):
+        return None
+    if isinstance(tree, Tensor):
+        return fn(tree)
+    if isinstance(tree, tuple):
         parts = tuple(_rebuild(part, fn, fn_shared) for part in tree)
-        result = type(tree)(*parts) if hasattr(tree, "_fields") else parts
-    elif isinstance(tree, SharedState):
-        result = fn_shared(tree)
-    elif is_dataclass(tree) and not isinstance(tree, type):
-        result = replace(tree, **{f.name: _rebuild(getattr(tree, f.name), fn, fn_shared) for f in fields(tree)})
-    else:
-        raise TypeError(f"a decoding state consists of tensors, tuples and dataclasses, not {type(tree).__name__}")
-    return result
+        return type(tree)(*parts) if hasattr(tree, "_fields") else parts
+    if isinstance(tree, SharedState):
+        return fn_shared(tree)
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return replace(tree, **{f.name: _rebuild(getattr(tree, f.name), fn, fn_shared) for f in fields(tree)})
+    raise TypeError(f"a decoding state consists of tensors, tuples and dataclasses, not {type(tree).__name__}")

@@ -32,8 +32,7 @@ class Dropout(nn.Dropout):
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
-        output: Tensor = _Dropout.apply(x, self.p)  # type: ignore[no-untyped-call]
-        return output
+        return _Dropout.apply(x, self.p)  # type: ignore[no-untyped-call]
 
 
 def dropout_mask(shape: torch.Size, p: float) -> tuple[Tensor, float]:
@@ -144,8 +143,7 @@ class ResidualConnection(nn.Module):
 
     def sublayer_input(self, x: Tensor) -> Tensor:
         """Input of the sublayer f: [B, T, D] -> [B, T, D]"""
-        inputs: Tensor = self.norm(x) if self.pre_norm else x
-        return inputs
+        return self.norm(x) if self.pre_norm else x
 
     def add_output(self, x: Tensor, fx: Tensor) -> Tensor:
         """x and f(sublayer_input(x)) -> the output, all [B, T, D]"""
@@ -209,8 +207,7 @@ class LearnedPositionEmbedding(nn.Module):
 
     def forward(self, position: Tensor) -> Tensor:
         """[...] -> [..., D]"""
-        vectors: Tensor = self.embedding(position.clamp_max(self.embedding.num_embeddings - 1))
-        return vectors
+        return self.embedding(position.clamp_max(self.embedding.num_embeddings - 1))
 
 
 class NoPositionEncoding(nn.Module):

@@ -11,7 +11,7 @@ from seq2attn.config.base import Config, FieldError
 from seq2attn.models.build import select_parameters
 
 UnitInterval = Annotated[float, Field(ge=0, lt=1)]
-LearningRate = Annotated[float, Field(gt=0, le=1e30)]
+LearningRate = Annotated[float, Field(gt=0, le=1e30, description="Learning rate, which the schedule multiplies.")]
 """A learning rate that does not overflow when it is multiplied by a weight."""
 
 
@@ -20,7 +20,6 @@ class AdamConfig(Config):
 
     kind: Literal["adam", "adamw"]
     lr: LearningRate = 1e-3
-    """Learning rate, which the schedule multiplies."""
     betas: tuple[UnitInterval, UnitInterval] = (0.9, 0.98)
     """Decay of the running averages of the gradient and of its square."""
     eps: PositiveFloat = 1e-9
@@ -39,7 +38,6 @@ class SGDConfig(Config):
 
     kind: Literal["sgd"] = "sgd"
     lr: LearningRate = 1.0
-    """Learning rate, which the schedule multiplies."""
     momentum: UnitInterval = 0.0
     """Share of the last step that is added to the next."""
     nesterov: bool = False
@@ -61,7 +59,6 @@ class AdadeltaConfig(Config):
 
     kind: Literal["adadelta"] = "adadelta"
     lr: LearningRate = 1.0
-    """Learning rate, which the schedule multiplies."""
     rho: UnitInterval = 0.95
     """Decay of the running averages."""
     eps: PositiveFloat = 1e-6

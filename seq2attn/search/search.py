@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,27 +60,16 @@ class Scoring:
     end_score: EndScore | None = None
 
 
-@dataclass(frozen=True)
-class Hypotheses:
+class Hypotheses(NamedTuple):
     """Finished hypotheses of each sentence, best first. Missing ones have the score -inf."""
 
     tokens: Tensor  # [B, K, L], padded with EOS
     scores: Tensor  # [B, K], log-probabilities with the length penalty
     log_probs: Tensor  # [B, K]
 
-    @classmethod
-    def empty(cls, sentences: int, width: int, length: int, eos: int, device: torch.device) -> Hypotheses:
-        """No hypothesis for any sentence."""
-        scores = torch.full((sentences, width), NEG_INF, device=device)
-        return cls(torch.full((sentences, width, length), eos, device=device), scores, scores)
-
     def update(self, sentences: Tensor, hypotheses: Hypotheses) -> Hypotheses:
         """These hypotheses, with others for some `sentences` [b]."""
-        return Hypotheses(
-            self.tokens.index_copy(0, sentences, hypotheses.tokens),
-            self.scores.index_copy(0, sentences, hypotheses.scores),
-            self.log_probs.index_copy(0, sentences, hypotheses.log_probs),
-        )
+        return Hypotheses(*(old.index_copy(0, sentences, new) for old, new in zip(self, hypotheses, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -99,8 +88,10 @@ class Beams:
         """Beams before the first token."""
         limits, k = constraints.limits, strategy.beam_size
         b, device = len(limits.max_length), limits.max_length.device
-        ended = Hypotheses.empty(b, k, constraints.max_length + 1, constraints.eos, device)
-        live = ended.tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), constraints.bos)
+        tokens = torch.full((b, k, constraints.max_length + 1), constraints.eos, device=device)
+        none = torch.full((b, k), NEG_INF, device=device)
+        ended = Hypotheses(tokens, none, none)
+        live = tokens.index_fill(2, torch.zeros(1, dtype=torch.long, device=device), constraints.bos)
         sentences = torch.arange(b, device=device)
         scores = strategy.initial_scores(torch.zeros(b, k, device=device))
         return cls(sentences, live, scores, ended, torch.zeros_like(sentences), lengths.penalty(limits.max_length))

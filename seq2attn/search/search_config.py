@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -53,17 +54,12 @@ class LengthsConfig(Config):
     """Maximum tokens of a source line; longer ones are split or truncated. none: `data.filters.max_length` of the
     training, or the positions of the model if these are fewer. An engine may have a lower limit."""
 
-    def check_fields(self) -> list[FieldError]:
+    def check_fields(self) -> Iterator[FieldError]:
         """Errors of minima above their maxima."""
-        bounds = {
-            "length": (self.min_length, self.max_length),
-            "length_ratio": (self.min_length_ratio, self.max_ratio),
-        }
-        return [
-            FieldError(f"min_{name}", f"more than max_{name}, which is {high}")
-            for name, (low, high) in bounds.items()
-            if high is not None and low > high
-        ]
+        if self.min_length > self.max_length:
+            yield FieldError("min_length", f"more than max_length, which is {self.max_length}")
+        if self.max_ratio is not None and self.min_length_ratio > self.max_ratio:
+            yield FieldError("min_length_ratio", f"more than max_length_ratio, which is {self.max_ratio}")
 
     @property
     def max_ratio(self) -> float | None:

@@ -40,7 +40,8 @@ def test_a_nan_at_any_step_is_the_score_of_its_sentence_alone(strategy, first):
 
 
 def test_no_hypothesis_is_no_translation():
-    nothing = Hypotheses.empty(1, 3, 4, EOS, torch.device("cpu"))
+    none = torch.full((1, 3), -torch.inf)
+    nothing = Hypotheses(torch.full((1, 3, 4), EOS), none, none)
     assert to_hypotheses(nothing, 1) == [[NAN_HYPOTHESIS]]
 
 

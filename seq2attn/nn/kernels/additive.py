@@ -26,8 +26,7 @@ def additive_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if torch.compiler.is_compiling():  # the loop of `_chunks` would be unrolled for fixed sizes
         tanh = torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3))
         return (tanh * v.unsqueeze(-2)).sum(-1)  # autocast would round a matrix product to bfloat16
-    scores: Tensor = METHODS.get(q.device.type, METHODS["cuda"]).apply(q, k, v)
-    return scores
+    return METHODS.get(q.device.type, METHODS["cuda"]).apply(q, k, v)
 
 
 class _ByTanh(torch.autograd.Function):

@@ -32,10 +32,9 @@ def linear_cross_entropy(
     """
     if dtype := autocast_dtype(hidden.device):
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias.to(dtype)
-    outputs: tuple[Tensor, Tensor] = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+    return _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, labels.unsqueeze(1), label_smoothing, torch.is_grad_enabled()
     )
-    return outputs
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

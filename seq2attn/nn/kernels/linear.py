@@ -44,14 +44,12 @@ def prefers_onednn(x: Tensor) -> bool:
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
     """x W' + b, or its "relu", without gradients: [M, I], [O, I], [O] -> [M, O]; W may be prepacked."""
-    y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "")
-    return y
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "")
 
 
 def prepack_weight(weight: Tensor, rows: int) -> Tensor:
     """W [O, I] in oneDNN's layout for products of `rows` rows."""
-    prepacked: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, rows)
-    return prepacked
+    return torch.ops.mkldnn._reorder_linear_weight(weight, rows)
 
 
 class PrepackedWeight:

@@ -130,8 +130,7 @@ class DeferredLinear:
         """x [rows of the step, I] -> [rows of the step, O]"""
         x = x.to(self._dtype)
         self._inputs[step] = x.detach()  # with its graph it would be a reference cycle
-        y: Tensor = _StepProduct.apply(self._base[step], x, self._weight)  # type: ignore[no-untyped-call]
-        return y
+        return _StepProduct.apply(self._base[step], x, self._weight)  # type: ignore[no-untyped-call]
 
 
 class _StepProduct(torch.autograd.Function):
@@ -170,16 +169,12 @@ class FusedGRUCell:
     def __init__(self, gates: Tensor, weight: Tensor | None, hidden: Tensor, bias: Tensor, rows: Sequence[int]) -> None:
         """Precomputed gates [R, G]; weight [G, I] of the step inputs, None without any; hidden [G, D], bias [G]."""
         self._dtype = torch.promote_types(gates.dtype, torch.float32)
-        self._inputs = gates.split(list(rows)) if weight is None else DeferredLinear(gates, weight, rows)
+        self._inputs: Any = gates.split(list(rows)) if weight is None else DeferredLinear(gates, weight, rows)
         self._hidden = DeferredLinear(bias.to(gates.dtype).expand_as(gates), hidden, rows)
 
     def __call__(self, step: int, x: Tensor | None, state: RNNState) -> RNNState:
         """[n, I], (h,) -> (h,)"""
-        if isinstance(self._inputs, DeferredLinear):
-            assert x is not None, "a cell with a weight for step inputs needs one at each step"
-            inputs = self._inputs(step, x)
-        else:
-            inputs = self._inputs[step]
+        inputs = self._inputs[step] if x is None else self._inputs(step, x)
         (h,) = state
         return (_GRU.apply(inputs, self._hidden(step, h), h.to(self._dtype)),)  # type: ignore[no-untyped-call]
 
@@ -196,8 +191,7 @@ class FusedLSTMCell:
         """[n, I], (h, c) -> (h, c)"""
         h, c = state
         gates = self._gates(step, h if x is None else torch.cat([x, h], 1))
-        next_state: RNNState = _LSTM.apply(gates, c.to(self._dtype))  # type: ignore[no-untyped-call]
-        return next_state
+        return _LSTM.apply(gates, c.to(self._dtype))  # type: ignore[no-untyped-call]
 
 
 CellType = Literal["gru", "lstm"]
