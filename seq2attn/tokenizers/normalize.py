@@ -127,8 +127,7 @@ def is_unspaced(character: str) -> bool:
 
 def segment_words(text: str) -> list[str]:
     """The words of a text, each with the space after it; every letter of scripts without spaces is a word."""
-    words: list[str] = _WORD.findall(text)
-    return words
+    return _WORD.findall(text)
 
 
 def unspaced_script(lines: Iterable[str]) -> str | None:

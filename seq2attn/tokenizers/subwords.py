@@ -164,8 +164,7 @@ class SubwordTokenizer(Tokenizer):
         self.is_stochastic = self._sampler is not None
 
     def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self._processor.encode(self.config.normalize(text))
-        return ids
+        return self._processor.encode(self.config.normalize(text))
 
     def _sample(self, texts: Sequence[str], seed: int) -> list[list[int]]:
         if self._sampler is None:

@@ -152,5 +152,4 @@ def pool_to_words(
     sides = queries, keys
     to_queries, to_keys = (np.eye(count + 1, count, dtype=np.float32)[list(word_ids)] for word_ids, count in sides)
     to_queries /= np.maximum(to_queries.sum(axis=0), 1)
-    result: NDArray[np.float32] = to_queries.T @ (weights @ to_keys)
-    return result
+    return to_queries.T @ (weights @ to_keys)

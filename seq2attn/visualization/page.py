@@ -110,5 +110,4 @@ def _windows(weights: NDArray[np.float32]) -> list[Any] | None:
     if (has_weight.any(-1) & (has_weight.sum(-1) < last - first + 1)).any():
         return None  # of sparse attention, which has gaps
     last = np.where(has_weight.any(-1), last, first - 1)  # empty: it ends before it begins
-    windows: list[Any] = np.stack([first, last], -1).tolist()
-    return windows
+    return np.stack([first, last], -1).tolist()

@@ -161,7 +161,7 @@ KNOWN: dict[Rule, set[str]] = {
     },
 }
 """Breaches that are left, and assignments to objects of other libraries. A new one is mended, not added here."""
-MAX_PACKAGE_LINES = 33_640
+MAX_PACKAGE_LINES = 33_543
 """Lines of the package, pages included; to be lowered with each feature that becomes shorter."""
 
 
