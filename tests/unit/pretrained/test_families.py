@@ -29,7 +29,7 @@ from seq2attn.experiment.run_directory import RunDirectory
 from seq2attn.exporters.export_run import export_run
 from seq2attn.exporters.huggingface_target import HuggingFaceTarget
 from seq2attn.options import TranslationOptions
-from seq2attn.options.runs import ExportOptions, ImportOptions
+from seq2attn.options.runs import AlignOptions, ExportOptions, ImportOptions
 from seq2attn.pretrained.family import Family
 from seq2attn.pretrained.import_run import FAMILIES, import_model
 from seq2attn.search.search_config import BeamConfig, GreedyConfig
@@ -199,6 +199,9 @@ def test_the_language_is_the_first_token_everywhere(sentence: Path, tmp_path: Pa
     assert translator.target.decode([*special, *translator.target.encode("The red")]) == "The red"
     with pytest.raises(UserError, match="not translate into `xxx`: its languages are deu_Latn, eng_Latn, fra_Latn"):
         translator.translate("Das", to="xxx")
+    (tmp_path / "target").write_text("The red\n", encoding="utf-8")
+    with pytest.raises(UserError, match="not translate into `xxx`"):
+        seq2attn.align(tmp_path / "run", AlignOptions(sentence, tmp_path / "target", to="xxx"))
 
 
 @pytest.mark.parametrize("key", ["vocab_size", "max_position_embeddings", "d_model"])
