@@ -96,7 +96,8 @@ def test_words_by_frequency(folder: Path, toy: Toy, compared: Any) -> None:
         assert bucket["f1"][run] == pytest.approx(200 * matched / total)
     values = [f"{bucket['f1'][run]:.1f}" for run in RUNS]
     assert values[0] == values[2] != values[1]  # so that no other order of the columns is that of the runs
-    assert [f"{bucket['count']:,}", *values] in [line.split()[1:] for line in invoke_in(folder, "compare", *RUNS).out.splitlines()]
+    rows = [line.split()[1:] for line in invoke_in(folder, "compare", *RUNS).out.splitlines()]
+    assert [f"{bucket['count']:,}", *values] in rows
 
 
 def test_examples_are_the_sentences_that_differ_most(folder: Path, toy: Toy, compared: Any) -> None:
