@@ -99,7 +99,7 @@ class FilterReport:
         counts = asdict(self)
         num_read, num_kept = counts.pop("num_read"), counts.pop("num_kept")
         reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items() if count)
-        return f"kept {num_kept:,} of {plural(num_read, 'pair')}" + f"; left out: {reasons}" * bool(reasons)
+        return f"kept {num_kept:,} of {plural(num_read, 'pair')}" + (f"; left out: {reasons}" if reasons else "")
 
 
 class PairFilter:

@@ -185,7 +185,7 @@ def resolve_length_ratio(search: SearchConfig, pairs: Lengths) -> tuple[SearchCo
     if (count := int(is_unreachable.sum())) > MAX_UNREACHABLE_SHARE * len(pairs):
         longest = np.quantile(target, most, method="higher")
         notes.append(
-            f"warning: {count:,} of the {plural(len(pairs), 'training target')} can be no translation, as"
+            f"warning: {count:,} of the {plural(len(pairs), 'training target')} cannot be produced, as"
             f" `search.lengths` does not allow their lengths; `max_length: {longest}` and `max_length_ratio:"
             f" {max(needed, MIN_AUTO_RATIO):g}` allow all but a thousandth of the long ones"
         )
